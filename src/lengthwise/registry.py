@@ -1,0 +1,92 @@
+"""One small registry for encodings, extensions, tasks and attention backends.
+
+A name is registered by a decorator in the file that defines the thing, or by another package through
+a Python entry point of the registry's group; entry points are read when a name is first asked for
+that the package itself does not have, or when everything is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from lengthwise.errors import InvalidArgument, LengthwiseError, UnknownName, nearest
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names to things of one kind.
+
+    Args:
+        kind: what one thing is called in messages, for example `"encoding"`.
+        group: entry-point group through which other packages add theirs, for example
+            `"lengthwise.encodings"`.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._things: dict[str, T] = {}
+        self._entry_points_read = False
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that registers under `name`; a name taken by another thing is an error."""
+
+        def decorate(thing: T) -> T:
+            taken = self._things.get(name)
+            if taken is not None and taken is not thing:
+                raise InvalidArgument(
+                    f"the {self.kind} name {name!r} is taken by {taken!r}; register {thing!r} under another name"
+                )
+            self._things[name] = thing
+            return thing
+
+        return decorate
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._things:
+            self._read_entry_points()
+        if name not in self._things:
+            raise UnknownName(f"unknown {self.kind} {name!r}: {nearest(name, self._things)}")
+        return self._things[name]
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._things:
+            self._read_entry_points()
+        return name in self._things
+
+    def __iter__(self) -> Iterator[str]:
+        self._read_entry_points()
+        return iter(sorted(self._things))
+
+    def __len__(self) -> int:
+        self._read_entry_points()
+        return len(self._things)
+
+    def items(self) -> list[tuple[str, T]]:
+        """All names with their things, sorted by name."""
+        return [(name, self._things[name]) for name in self]
+
+    def name_of(self, thing: T) -> str:
+        """The name that `thing` is registered under."""
+        for name, candidate in self.items():
+            if candidate is thing:
+                return name
+        raise UnknownName(f"{thing!r} is not a registered {self.kind}")
+
+    def _read_entry_points(self) -> None:
+        if self._entry_points_read:
+            return
+        self._entry_points_read = True
+        for point in entry_points(group=self.group):
+            try:
+                thing = point.load()
+            except Exception as error:
+                self._entry_points_read = False
+                raise LengthwiseError(
+                    f"the {self.kind} {point.name!r} of another package could not be loaded "
+                    f"from {point.value!r}: {type(error).__name__}: {error}"
+                ) from error
+            self.register(point.name)(thing)

@@ -1,0 +1,116 @@
+"""Spec strings: `"rotary(base=500000, layout='interleaved') + alibi"` to a tree of calls.
+
+The grammar is the part of Python's expressions that names things: a name, a call with literal, keyword
+or nested arguments, and `+`. Python's own parser reads it, so quoting and numbers are Python's too.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lengthwise.errors import InvalidArgument, SpecError, nearest
+
+
+@dataclass(frozen=True)
+class Call:
+    """One named thing with its arguments; an argument is a literal or another `Call`."""
+
+    name: str
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+
+
+def parse(spec: str) -> list[Call]:
+    """Return the calls of `spec`, in the order in which `+` joins them.
+
+    Raises:
+        SpecError: the text does not parse; the message shows the place.
+
+    Example:
+        >>> parse("rotary(base=500000.0) + yarn(4)")[1]
+        Call(name='yarn', args=(4,), kwargs={})
+    """
+    text = spec.strip()
+    if not text:
+        raise SpecError("the spec is empty: give a name such as 'rotary' or 'rotary(base=500000)'")
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError) as error:
+        place = error.offset if isinstance(error, SyntaxError) and error.offset else 1
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise _at(text, place - 1, reason) from None
+    return _sum(tree.body, text)
+
+
+def parse_one(spec: str) -> Call:
+    """Return the one call of `spec`; a sum is an error."""
+    calls = parse(spec)
+    if len(calls) != 1:
+        raise SpecError(f"{spec!r} joins {len(calls)} things with '+'; only one is allowed here")
+    return calls[0]
+
+
+def bind(maker: Callable[..., object], call: Call, fill: Mapping[str, object] | None = None) -> dict[str, object]:
+    """Match the arguments of `call` to the parameters of `maker`, taking what is missing from `fill`.
+
+    Raises:
+        InvalidArgument: an unknown, repeated or missing argument; the message lists the parameters.
+    """
+    signature = inspect.signature(maker)
+    shown = f"{call.name}{signature.replace(return_annotation=inspect.Signature.empty)}"
+    for keyword in call.kwargs:
+        if keyword not in signature.parameters:
+            raise InvalidArgument(
+                f"{call.name!r} has no parameter {keyword!r}: {nearest(keyword, signature.parameters)} It takes {shown}"
+            )
+    try:
+        bound = signature.bind_partial(*call.args, **call.kwargs).arguments
+    except TypeError as error:
+        raise InvalidArgument(f"{call.name!r}: {error}; it takes {shown}") from None
+    for name, parameter in signature.parameters.items():
+        if name in bound:
+            continue
+        if fill is not None and name in fill:
+            bound[name] = fill[name]
+        elif parameter.default is inspect.Parameter.empty:
+            raise InvalidArgument(f"{call.name!r} needs {name!r}; it takes {shown}")
+    return bound
+
+
+def _sum(node: ast.expr, text: str) -> list[Call]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _sum(node.left, text) + _sum(node.right, text)
+    return [_call(node, text)]
+
+
+def _call(node: ast.expr, text: str) -> Call:
+    if isinstance(node, ast.Name):
+        return Call(node.id, (), {})
+    if isinstance(node, ast.Constant) and node.value is None:
+        return Call("none", (), {})  # a user who writes None means the encoding 'none'
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        kwargs: dict[str, object] = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise _at(text, keyword.value.col_offset, "'**' has no meaning in a spec")
+            kwargs[keyword.arg] = _argument(keyword.value, text)
+        return Call(node.func.id, tuple(_argument(value, text) for value in node.args), kwargs)
+    raise _at(text, node.col_offset, "expected a name or a call such as rotary(base=500000)")
+
+
+def _argument(node: ast.expr, text: str) -> object:
+    if isinstance(node, ast.Name | ast.Call):
+        return _call(node, text)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise _at(text, node.col_offset, "expected a number, a quoted string, a list or a name") from None
+
+
+def _at(text: str, column: int, reason: str) -> SpecError:
+    # One line, so that a command line can print it as it is: the mark stands before what does not parse.
+    column = max(0, min(column, len(text)))
+    return SpecError(f"the spec does not parse here: {text[:column]}»{text[column:]} ({reason})")
