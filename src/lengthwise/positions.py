@@ -1,0 +1,313 @@
+"""Where each token is, and what it may see.
+
+A position says where a token is; it is what an encoding reads. Order (the index in the whole sequence), segments and
+a window say what a token may see; no map of positions ever changes that. Positions are always an argument: an
+encoding never counts tokens by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from lengthwise.errors import InvalidArgument, nearest
+
+_TENSORS = ("q", "k", "q_segment", "k_segment", "q_order", "k_order")
+_SETTINGS = ("causal", "window", "aligned", "target_length")
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Positions of queries and keys, with what decides visibility.
+
+    Args:
+        q: positions of the queries, int64 `[q]`, `[batch, q]` or `[batch or 1, q, axes]`; floating after a map.
+        k: positions of the keys, likewise.
+        q_segment: int64 `[batch, q]`; a token sees only its own segment; -1 is padding, which sees nothing.
+        k_segment: int64 `[batch, k]`; -1 is seen by none.
+        q_order: int64 `[q]` or `[batch, q]`, index in the whole sequence; None: the queries are the last of the keys.
+        k_order: int64 `[k]` or `[batch, k]`; None: keys in the order in which they stand.
+        causal: a token sees no later ones.
+        window: a token sees at most so many tokens back, itself not counted (ahead too, where not causal).
+        aligned: the promise that the queries are the last keys, that every visible pair has `q - k` equal to its
+            difference in index, and that `0 <= position < number of keys`. Only constructors make it.
+        target_length: the length to which a length-dependent method is fixed; never filled in by itself.
+
+    Raises:
+        InvalidArgument: shapes that do not fit together, and anything else that can be told without reading a tensor.
+    """
+
+    q: Tensor
+    k: Tensor
+    q_segment: Int[Tensor, "batch q"] | None = None
+    k_segment: Int[Tensor, "batch k"] | None = None
+    q_order: Int[Tensor, "*batch q"] | None = None
+    k_order: Int[Tensor, "*batch k"] | None = None
+    causal: bool = True
+    window: int | None = None
+    aligned: bool = False
+    target_length: int | None = None
+
+    def __init__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        *,
+        q_segment: Tensor | None = None,
+        k_segment: Tensor | None = None,
+        q_order: Tensor | None = None,
+        k_order: Tensor | None = None,
+        causal: bool = True,
+        window: int | None = None,
+        aligned: bool = False,
+        target_length: int | None = None,
+    ) -> None:
+        values = (q, k, q_segment, k_segment, q_order, k_order, causal, window, aligned, target_length)
+        for name, value in zip(_TENSORS + _SETTINGS, values, strict=True):
+            object.__setattr__(self, name, value)
+        self._check()
+
+    # --- constructors -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def sequence(cls, length: int, causal: bool = True, *, device: torch.device | str | None = None) -> Positions:
+        """One sequence of `length` tokens that attends to itself."""
+        _check_count("length", length)
+        place = torch.arange(length, device=device)
+        return cls(place, place, causal=causal, aligned=True)
+
+    @classmethod
+    def step(cls, past: int, new: int = 1, *, device: torch.device | str | None = None) -> Positions:
+        """The last `new` tokens of a sequence, whose first `past` tokens are in a cache."""
+        _check_count("past", past)
+        _check_count("new", new)
+        place = torch.arange(past + new, device=device)
+        return cls(place[past:], place, aligned=True)
+
+    @classmethod
+    def packed(
+        cls, lengths: Sequence[int], causal: bool = True, *, device: torch.device | str | None = None
+    ) -> Positions:
+        """Documents one after another in one row; each counts from 0 and sees only itself.
+
+        Args:
+            lengths: number of tokens of each document.
+            causal: whether a token sees no later ones.
+            device: where the tensors are made.
+        """
+        counts = [int(length) for length in lengths]
+        for count in counts:
+            _check_count("a length of a packed document", count)
+        number = torch.tensor(counts, dtype=torch.int64, device=device)
+        segment = torch.repeat_interleave(torch.arange(len(counts), device=device), number)[None]  # [1, total]
+        start = torch.repeat_interleave(number.cumsum(0) - number, number)
+        place = (torch.arange(sum(counts), device=device) - start)[None]  # [1, total]
+        return cls(place, place, q_segment=segment, k_segment=segment, causal=causal, aligned=True)
+
+    @classmethod
+    def padded(cls, attention_mask: Tensor, new: int | None = None, *, causal: bool = True) -> Positions:
+        """A batch of rows padded left or right; each row counts from its first real token.
+
+        A masked token between real ones keeps its place: positions are differences in index.
+
+        Args:
+            attention_mask: bool or integer `[batch, keys]`, nonzero where a token is real.
+            new: how many of the last columns are queries; all where None.
+            causal: whether a token sees no later ones.
+        """
+        if attention_mask.dim() != 2:
+            raise InvalidArgument(
+                f"attention_mask must be [batch, keys], not of shape {list(attention_mask.shape)}; "
+                "pass the mask of the tokenizer, not one of pairs"
+            )
+        real = attention_mask.ne(0)
+        keys = real.shape[1]
+        count = keys if new is None else new
+        if not 0 <= count <= keys:
+            raise InvalidArgument(f"new must be between 0 and the {keys} columns of attention_mask, not {new}")
+        skipped = (real.cumsum(1) == 0).sum(1, keepdim=True)  # [batch, 1]: columns before the first real token
+        index = torch.arange(keys, device=real.device)
+        place = (index - skipped).clamp(min=0)
+        segment = torch.where(real, 0, -1)
+        past = keys - count
+        return cls(
+            place[:, past:], place, q_segment=segment[:, past:], k_segment=segment, causal=causal, aligned=True
+        )
+
+    @classmethod
+    def cross(cls, queries: int, keys: int, *, device: torch.device | str | None = None) -> Positions:
+        """Queries that attend to another sequence, all of it."""
+        _check_count("queries", queries)
+        _check_count("keys", keys)
+        return cls(torch.arange(queries, device=device), torch.arange(keys, device=device), causal=False)
+
+    # --- what is asked of it ------------------------------------------------------------------------------------
+
+    @property
+    def q_length(self) -> int:
+        """Number of queries."""
+        return self.q.shape[min(self.q.dim() - 1, 1)]
+
+    @property
+    def k_length(self) -> int:
+        """Number of keys."""
+        return self.k.shape[min(self.k.dim() - 1, 1)]
+
+    @property
+    def axes(self) -> int:
+        """Number of coordinates of a position."""
+        return self.q.shape[2] if self.q.dim() == 3 else 1
+
+    @property
+    def device(self) -> torch.device:
+        """Where the positions lie."""
+        return self.q.device
+
+    @property
+    def plain(self) -> bool:
+        """Whether order alone decides what is seen: no segments, no window, no order of its own."""
+        rest = (self.q_segment, self.k_segment, self.q_order, self.k_order, self.window)
+        return all(part is None for part in rest)
+
+    def distance(self) -> Tensor:
+        """Position of the query less that of the key: `[q, k]`, or `[batch, q, k]` from batched positions."""
+        if self.axes != 1:
+            raise InvalidArgument(f"positions have {self.axes} axes: a distance is defined for one axis only")
+        q, k = (place.squeeze(2) if place.dim() == 3 else place for place in (self.q, self.k))
+        return q.unsqueeze(-1) - k.unsqueeze(-2)
+
+    def visible(self) -> Bool[Tensor, "*batch q k"] | None:
+        """Which pairs may attend, `[q, k]` or `[batch, q, k]`; None where all do."""
+        mask: Tensor | None = None
+        if self.causal or self.window is not None:
+            q_order, k_order = self.orders()
+            back = q_order.unsqueeze(-1) - k_order.unsqueeze(-2)  # [(batch,) q, k]
+            if self.causal:
+                mask = back >= 0
+            if self.window is not None:
+                near = (back <= self.window) if self.causal else (back.abs() <= self.window)
+                mask = near if mask is None else mask & near
+        if self.q_segment is not None and self.k_segment is not None:
+            own = self.q_segment.unsqueeze(-1)  # [batch, q, 1]
+            same = (own == self.k_segment.unsqueeze(-2)) & (own != -1)
+            mask = same if mask is None else mask & same
+        return mask
+
+    def orders(self) -> tuple[Tensor, Tensor]:
+        """Index of the queries and of the keys in the whole sequence."""
+        k_order = self.k_order
+        if k_order is None:
+            k_order = torch.arange(self.k_length, device=self.device)
+        q_order = self.q_order
+        if q_order is None:
+            q_order = k_order[..., self.k_length - self.q_length :]
+        return q_order, k_order
+
+    # --- other positions from these -----------------------------------------------------------------------------
+
+    def new(self) -> Positions:
+        """The queries as keys too: the positions at which new keys are rotated before they join a cache."""
+        q_order, _ = self.orders()
+        return Positions(
+            self.q,
+            self.q,
+            q_segment=self.q_segment,
+            k_segment=self.q_segment,
+            q_order=q_order,
+            k_order=q_order,
+            causal=self.causal,
+            window=self.window,
+            target_length=self.target_length,
+        )
+
+    def replace(self, **changes: Any) -> Positions:
+        """The same with some fields changed; the promise `aligned` is withdrawn."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
+        for name in changes:
+            if name not in values:
+                raise InvalidArgument(f"Positions has no field {name!r}: {nearest(name, values)}")
+        if changes.get("aligned"):
+            raise InvalidArgument("aligned is a promise that only constructors make: it can't be set by replace")
+        return Positions(**{**values, **changes, "aligned": False})
+
+    def to(self, device: torch.device | str) -> Positions:
+        """The same on another device."""
+        moved = {name: None if (t := getattr(self, name)) is None else t.to(device) for name in _TENSORS}
+        return Positions(**moved, **{name: getattr(self, name) for name in _SETTINGS})
+
+    def _check(self) -> None:
+        for name in ("q", "k"):
+            place = getattr(self, name)
+            if not isinstance(place, Tensor):
+                raise InvalidArgument(f"positions {name!r} must be a tensor, not {type(place).__name__}")
+            if place.dim() not in (1, 2, 3):
+                raise InvalidArgument(
+                    f"positions {name!r} must be [{name}], [batch, {name}] or [batch, {name}, axes], "
+                    f"not of shape {list(place.shape)}"
+                )
+            if place.dtype not in (torch.int64, torch.float32, torch.float64):
+                raise InvalidArgument(
+                    f"positions {name!r} must be int64 (or float32 or float64 after a map), not {place.dtype}: "
+                    "narrower types can't tell distant positions apart"
+                )
+        if self.q.dim() != self.k.dim() or (self.q.dim() == 3 and self.q.shape[2] != self.k.shape[2]):
+            raise InvalidArgument(
+                f"positions of queries {list(self.q.shape)} and keys {list(self.k.shape)} must have the same rank and axes"
+            )
+        if (self.q_segment is None) != (self.k_segment is None):
+            raise InvalidArgument("give q_segment and k_segment together, or neither")
+        if self.q_order is not None and self.k_order is None:
+            raise InvalidArgument("q_order without k_order: give both, so that they can be compared")
+        for name, length in (("q", self.q_length), ("k", self.k_length)):
+            for kind in ("segment", "order"):
+                part = getattr(self, f"{name}_{kind}")
+                if part is not None and (part.shape[-1] != length or part.dim() not in (1, 2)):
+                    raise InvalidArgument(
+                        f"{name}_{kind} of shape {list(part.shape)} does not match the {length} positions of {name!r}"
+                    )
+        segment = self.q_segment
+        if segment is not None and segment.dim() != 2:
+            raise InvalidArgument(f"segments must be [batch, length], not of shape {list(segment.shape)}")
+        needs_order = self.causal or self.window is not None
+        if needs_order and self.q_order is None and self.q_length > self.k_length:
+            raise InvalidArgument(
+                f"{self.q_length} queries can't be the last of {self.k_length} keys: "
+                "give q_order and k_order, or causal=False"
+            )
+        if self.window is not None and self.window < 0:
+            raise InvalidArgument(f"window must be at least 0 (a token then sees itself only), not {self.window}")
+        if self.target_length is not None and self.target_length < 1:
+            raise InvalidArgument(f"target_length must be at least 1, not {self.target_length}")
+
+
+def _check_count(name: str, count: int) -> None:
+    if count < 0:
+        raise InvalidArgument(f"{name} must not be negative, and is {count}")
+
+
+def _flatten(positions: Positions) -> tuple[list[Any], tuple[Any, ...]]:
+    return [getattr(positions, name) for name in _TENSORS], tuple(getattr(positions, name) for name in _SETTINGS)
+
+
+def _unflatten(leaves: Iterable[Any], settings: tuple[Any, ...]) -> Positions:
+    # Without checks: tracers put things other than tensors into leaves.
+    positions = object.__new__(Positions)
+    for name, value in zip(_TENSORS + _SETTINGS, (*leaves, *settings), strict=True):
+        object.__setattr__(positions, name, value)
+    return positions
+
+
+pytree.register_pytree_node(
+    Positions,
+    _flatten,
+    _unflatten,
+    serialized_type_name="lengthwise.Positions",
+    to_dumpable_context=list,
+    from_dumpable_context=tuple,
+)
