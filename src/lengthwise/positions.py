@@ -136,9 +136,7 @@ class Positions:
         place = (index - skipped).clamp(min=0)
         segment = torch.where(real, 0, -1)
         past = keys - count
-        return cls(
-            place[:, past:], place, q_segment=segment[:, past:], k_segment=segment, causal=causal, aligned=True
-        )
+        return cls(place[:, past:], place, q_segment=segment[:, past:], k_segment=segment, causal=causal, aligned=True)
 
     @classmethod
     def cross(cls, queries: int, keys: int, *, device: torch.device | str | None = None) -> Positions:
@@ -234,12 +232,16 @@ class Positions:
                 raise InvalidArgument(f"Positions has no field {name!r}: {nearest(name, values)}")
         if changes.get("aligned"):
             raise InvalidArgument("aligned is a promise that only constructors make: it can't be set by replace")
-        return Positions(**{**values, **changes, "aligned": False})
+        values.update(changes)
+        values["aligned"] = False
+        return Positions(**values)
 
     def to(self, device: torch.device | str) -> Positions:
         """The same on another device."""
-        moved = {name: None if (t := getattr(self, name)) is None else t.to(device) for name in _TENSORS}
-        return Positions(**moved, **{name: getattr(self, name) for name in _SETTINGS})
+        values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
+        for name in _TENSORS:
+            values[name] = None if values[name] is None else values[name].to(device)
+        return Positions(**values)
 
     def _check(self) -> None:
         for name in ("q", "k"):
@@ -258,7 +260,8 @@ class Positions:
                 )
         if self.q.dim() != self.k.dim() or (self.q.dim() == 3 and self.q.shape[2] != self.k.shape[2]):
             raise InvalidArgument(
-                f"positions of queries {list(self.q.shape)} and keys {list(self.k.shape)} must have the same rank and axes"
+                f"positions of queries {list(self.q.shape)} and of keys {list(self.k.shape)} must have the same rank "
+                "and axes"
             )
         if (self.q_segment is None) != (self.k_segment is None):
             raise InvalidArgument("give q_segment and k_segment together, or neither")

@@ -69,6 +69,10 @@ class Registry(Generic[T]):
         """All names with their things, sorted by name."""
         return [(name, self._things[name]) for name in self]
 
+    def own_items(self) -> list[tuple[str, T]]:
+        """The names registered so far, sorted, without asking other packages for theirs."""
+        return sorted(self._things.items(), key=lambda item: item[0])
+
     def name_of(self, thing: T) -> str:
         """The name that `thing` is registered under."""
         for name, candidate in self.items():

@@ -1,0 +1,1 @@
+"""Training, testing, storing: the laboratory."""

@@ -1,0 +1,82 @@
+"""Positional encodings for Transformers behind one contract, and a laboratory that tests them past the trained length.
+
+This module holds what is needed in a model: the encodings, positions, attention. The models, tasks and the
+laboratory are in `lengthwise.models`, `lengthwise.tasks` and `lengthwise.lab`.
+"""
+
+from lengthwise import encodings as encodings
+from lengthwise.attention import (
+    attend,
+    attention,
+    attention_weights,
+    backends,
+    explain_attention,
+)
+from lengthwise.bias import Bias, DenseBias, DistanceBias, LowRankBias, PairBias, SumBias
+from lengthwise.build import build
+from lengthwise.dims import Dims
+from lengthwise.encodings import *  # every registered encoding
+from lengthwise.errors import (
+    BackendRefused,
+    DataError,
+    InvalidArgument,
+    LengthwiseError,
+    PositionOutOfRange,
+    SpecError,
+    StorageError,
+    UnknownName,
+)
+from lengthwise.positions import Positions
+from lengthwise.prepared import Prepared, prepare
+from lengthwise.registry import Registry
+from lengthwise.rotation import Rotation
+from lengthwise.sites import (
+    CLAIMS,
+    SITES,
+    BiasesLogits,
+    ComputesLogits,
+    EmbedsPositions,
+    Rotates,
+    claims,
+    sites,
+)
+
+__all__ = [
+    "BackendRefused",
+    "Bias",
+    "BiasesLogits",
+    "CLAIMS",
+    "ComputesLogits",
+    "DataError",
+    "DenseBias",
+    "Dims",
+    "DistanceBias",
+    "EmbedsPositions",
+    "InvalidArgument",
+    "LengthwiseError",
+    "LowRankBias",
+    "PairBias",
+    "PositionOutOfRange",
+    "Positions",
+    "Prepared",
+    "Registry",
+    "Rotates",
+    "Rotation",
+    "SITES",
+    "SpecError",
+    "StorageError",
+    "SumBias",
+    "UnknownName",
+    "attend",
+    "attention",
+    "attention_weights",
+    "backends",
+    "build",
+    "claims",
+    "explain_attention",
+    "prepare",
+    "sites",
+]
+__all__ += [made.__name__ for _, made in encodings.encodings.own_items()]
+
+__version__ = "0.1.0"

@@ -1,0 +1,85 @@
+"""From a request to the backend that runs it.
+
+Order of preference: among the backends that do not refuse, the one with the lowest cost; at equal cost, the first by
+name. Today that is `sdpa`, and `reference` for encodings that compute whole logits. A backend asked for by name runs or
+says why it can't; there is no falling back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from lengthwise.attention.request import Request, Run, backends
+from lengthwise.errors import BackendRefused
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """An attention that is ready to run: masks are made, the backend is chosen.
+
+    Args:
+        backend: its name.
+        run: the computation.
+        request: what was planned for.
+    """
+
+    backend: str
+    run: Run
+    request: Request
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attend: `[batch, heads, q, head_dim]` of q and the last dimension of v."""
+        if self.request.q_length == 0 or self.request.k_length == 0:
+            return (q.sum(-1, keepdim=True) + v.sum()) * v.new_zeros(v.shape[-1])  # keeps gradients defined
+        return self.run(q, k, v)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What each backend says to a request; printing it gives a table.
+
+    Args:
+        chosen: name of the backend that would run.
+        reasons: for each backend, why it refuses or what it costs.
+    """
+
+    chosen: str
+    reasons: dict[str, str]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.reasons)
+        return "\n".join(
+            f"{'->' if name == self.chosen else '  '} {name:<{width}}  {reason}"
+            for name, reason in self.reasons.items()
+        )
+
+
+def plan(request: Request, backend: str = "auto") -> Plan:
+    """Choose a backend and let it do all that does not need the tensors.
+
+    Raises:
+        UnknownName: no backend of this name.
+        BackendRefused: the named backend can't take the request, with its reason.
+    """
+    name = choose(request) if backend == "auto" else backend
+    reason = backends[name].refuses(request)
+    if reason is not None:
+        raise BackendRefused(f"attention backend {name!r} can't take this: {reason}; backend='auto' picks one that can")
+    return Plan(name, backends[name].plan(request), request)
+
+
+def choose(request: Request) -> str:
+    """Name of the cheapest backend that takes the request."""
+    able = [(backend.cost(request), name) for name, backend in backends.items() if backend.refuses(request) is None]
+    return min(able)[1]
+
+
+def explain(request: Request) -> Explanation:
+    """What each backend says to the request, without running any."""
+    reasons: dict[str, str] = {}
+    for name, backend in backends.items():
+        refusal = backend.refuses(request)
+        reasons[name] = f"refuses: {refusal}" if refusal else f"can run, cost about {backend.cost(request):g}"
+    return Explanation(choose(request), reasons)

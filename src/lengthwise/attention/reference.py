@@ -1,0 +1,67 @@
+"""Attention in plain arithmetic: it defines what every other backend must give.
+
+    weights = softmax(scale q·k + bias, over visible keys),   out = weights v
+
+All of it in float32 or wider, cast once at the end. A query that sees no key gets zeros.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import dropout
+
+from lengthwise.attention.request import Request, Run, backends
+
+
+class Reference:
+    """The slow clear road; takes everything."""
+
+    def refuses(self, request: Request) -> str | None:
+        """Nothing is refused."""
+        return None
+
+    def cost(self, request: Request) -> float:
+        """Far above any fast road, so that it is chosen where there is no other."""
+        return 100.0
+
+    def plan(self, request: Request) -> Run:
+        """Keep the request; everything is computed in the call."""
+
+        def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            weights = dropout(attention_probabilities(q, k, request), request.dropout)
+            out = weights @ _for_each_query_head(v, request).to(weights.dtype)
+            return out.to(q.dtype)
+
+        return run
+
+
+backends.register("reference")(Reference())
+
+
+def attention_probabilities(
+    q: Float[Tensor, "batch heads q head_dim"], k: Float[Tensor, "batch kv_heads k head_dim"], request: Request
+) -> Float[Tensor, "batch heads q k"]:
+    """The softmax over visible keys, float32 or wider; a row that sees none is all zeros."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    k = _for_each_query_head(k, request)
+    if request.logits is not None:
+        logits = request.logits(q, k, request.positions, request.scale).to(wide)
+    else:
+        logits = q.to(wide) @ k.to(wide).transpose(-1, -2) * request.scale
+    if request.bias is not None:
+        logits = logits + request.bias.dense()
+    visible = request.positions.visible()
+    if visible is None:
+        return logits.softmax(dim=-1)
+    visible = visible if visible.dim() == 2 else visible.unsqueeze(1)  # [batch, 1, q, k]
+    # Rows without a visible key would give 0/0: they are let see everything, and their weights set to zero.
+    some = visible.any(dim=-1, keepdim=True)
+    weights = logits.masked_fill(~(visible | ~some), float("-inf")).softmax(dim=-1)
+    return weights.masked_fill(~visible, 0.0)
+
+
+def _for_each_query_head(x: Tensor, request: Request) -> Tensor:
+    group = request.heads // request.kv_heads
+    return x if group == 1 else x.repeat_interleave(group, dim=1)

@@ -1,0 +1,127 @@
+"""What attention is asked to do, known before any number is computed, and who can do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from lengthwise.bias import Bias
+from lengthwise.errors import InvalidArgument
+from lengthwise.positions import Positions
+from lengthwise.prepared import Logits
+from lengthwise.registry import Registry
+
+Run = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From q `[batch, heads, q, head_dim]` and k, v `[batch, kv_heads, k, head_dim]` to `[batch, heads, q, head_dim]`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Shapes, positions, bias and settings of one attention; every layer of a forward asks the same.
+
+    Args:
+        batch, heads, kv_heads, q_length, k_length, head_dim: sizes.
+        dtype: of the queries.
+        device: of the queries.
+        positions: where the tokens are and what they may see.
+        bias: added to the scaled logits.
+        logits: computes whole logits in place of q·k.
+        scale: factor of q·k.
+        dropout: part of the attention weights that is set to zero.
+    """
+
+    batch: int
+    heads: int
+    kv_heads: int
+    q_length: int
+    k_length: int
+    head_dim: int
+    dtype: torch.dtype
+    device: torch.device
+    positions: Positions
+    bias: Bias | None
+    logits: Logits | None
+    scale: float
+    dropout: float
+
+    def __post_init__(self) -> None:
+        if self.kv_heads < 1 or self.heads % self.kv_heads:
+            raise InvalidArgument(
+                f"{self.heads} query heads can't share {self.kv_heads} key and value heads: the second must divide "
+                "the first"
+            )
+        if not self.dtype.is_floating_point:
+            raise InvalidArgument(f"queries must be floating point, not {self.dtype}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise InvalidArgument(f"dropout must be in [0, 1), not {self.dropout}")
+        if (self.positions.q_length, self.positions.k_length) != (self.q_length, self.k_length):
+            raise InvalidArgument(
+                f"positions are of {self.positions.q_length} queries and {self.positions.k_length} keys, "
+                f"and the tensors hold {self.q_length} and {self.k_length}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        positions: Positions | None,
+        bias: Bias | None = None,
+        logits: Logits | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> Request:
+        """The request that these tensors make; positions None means a causal sequence that ends with the queries."""
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            if x.dim() != 4:
+                raise InvalidArgument(f"{name} must be [batch, heads, length, head_dim], not of shape {list(x.shape)}")
+        if k.shape[:3] != v.shape[:3]:
+            raise InvalidArgument(f"k {list(k.shape)} and v {list(v.shape)} must agree in batch, heads and length")
+        if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+            raise InvalidArgument(f"q {list(q.shape)} and k {list(k.shape)} must agree in batch and head_dim")
+        if positions is None:
+            if q.shape[2] > k.shape[2]:
+                raise InvalidArgument(
+                    f"{q.shape[2]} queries can't be the last of {k.shape[2]} keys: pass positions, "
+                    "for example Positions.cross(...)"
+                )
+            positions = Positions.step(k.shape[2] - q.shape[2], q.shape[2], device=q.device)
+        return cls(
+            batch=q.shape[0],
+            heads=q.shape[1],
+            kv_heads=k.shape[1],
+            q_length=q.shape[2],
+            k_length=k.shape[2],
+            head_dim=q.shape[3],
+            dtype=q.dtype,
+            device=q.device,
+            positions=positions,
+            bias=bias,
+            logits=logits,
+            scale=q.shape[3] ** -0.5 if scale is None else scale,
+            dropout=dropout,
+        )
+
+
+class Backend(Protocol):
+    """One road to the numbers that the reference defines."""
+
+    def refuses(self, request: Request) -> str | None:
+        """Why this backend can't take the request, in one clause; None where it can."""
+        ...
+
+    def cost(self, request: Request) -> float:
+        """Time relative to attention without a bias, about; the cheapest that does not refuse is chosen."""
+        ...
+
+    def plan(self, request: Request) -> Run:
+        """Do all that depends on the request alone, and return what runs on the tensors."""
+        ...
+
+
+backends: Registry[Backend] = Registry("attention backend", "lengthwise.backends")

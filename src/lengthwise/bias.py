@@ -1,0 +1,146 @@
+"""What is added to the logits after the 1/sqrt(head_dim) scale, kept in the form that fast attention can use.
+
+Every bias can go dense, and biases add with `+`. A bias of distance stays a function of distance, features stay
+features: an attention backend picks its road from the class. At a pair that is not visible a value means nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lengthwise.errors import InvalidArgument
+from lengthwise.positions import Positions
+
+
+class Bias(ABC):
+    """A bias on logits; see `DistanceBias`, `LowRankBias`, `PairBias`, `DenseBias` and `SumBias`."""
+
+    @abstractmethod
+    def dense(self) -> Float[Tensor, "*batch heads q k"]:
+        """All values, float32 (or float64) `[heads, q, k]`, or `[batch, heads, q, k]` from batched positions."""
+
+    def __add__(self, other: Bias) -> Bias:
+        return SumBias(_terms(self) + _terms(other))
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceBias(Bias):
+    """A function of the distance between query and key.
+
+    Args:
+        of_distance: from distances q - k, any shape, to values `[heads, *that shape]`; differentiable.
+        positions: where the queries and keys are.
+    """
+
+    of_distance: Callable[[Tensor], Tensor]
+    positions: Positions
+
+    def dense(self) -> Float[Tensor, "*batch heads q k"]:
+        """All values; see `Bias.dense`."""
+        values = self.of_distance(self.positions.distance())  # [heads, (batch,) q, k]
+        return values.movedim(0, -3)
+
+    def vector(self) -> Float[Tensor, "heads distances"]:
+        """Values at all distances `-(k - 1) ... k - 1` of `k` keys; entry `k - 1` is distance 0.
+
+        Raises:
+            InvalidArgument: positions that do not promise `aligned`.
+        """
+        if not self.positions.aligned:
+            raise InvalidArgument("a vector of all distances exists for aligned positions only: use dense()")
+        keys = self.positions.k_length
+        return self.of_distance(torch.arange(1 - keys, keys, device=self.positions.device))
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankBias(Bias):
+    """Features of the query times features of the key, plus a constant for each row.
+
+    Softmax drops the row constant; it is kept so that the log-sum-exp stays right.
+
+    Args:
+        q_features: `[(batch,) heads, q, rank]`.
+        k_features: `[(batch,) heads, k, rank]`.
+        row_constant: `[(batch,) heads, q]`.
+    """
+
+    q_features: Float[Tensor, "*batch heads q rank"]
+    k_features: Float[Tensor, "*batch heads k rank"]
+    row_constant: Float[Tensor, "*batch heads q"]
+
+    def dense(self) -> Float[Tensor, "*batch heads q k"]:
+        """All values; see `Bias.dense`."""
+        return self.q_features @ self.k_features.transpose(-1, -2) + self.row_constant.unsqueeze(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class PairBias(Bias):
+    """A function of the two positions that is none of their distance alone.
+
+    Args:
+        of_pair: from query positions `[..., q, 1]` and key positions `[..., 1, k]` to values `[heads, ..., q, k]`.
+        positions: where the queries and keys are.
+    """
+
+    of_pair: Callable[[Tensor, Tensor], Tensor]
+    positions: Positions
+
+    def dense(self) -> Float[Tensor, "*batch heads q k"]:
+        """All values; see `Bias.dense`."""
+        return self.rows(0, self.positions.q_length)
+
+    def rows(self, start: int, stop: int) -> Float[Tensor, "*batch heads rows k"]:
+        """Values of the queries `start` to `stop` only."""
+        if self.positions.axes != 1:
+            raise InvalidArgument("PairBias reads positions of one axis; OnAxis picks one of several")
+        q = self.positions.q[..., start:stop].unsqueeze(-1)
+        return self.of_pair(q, self.positions.k.unsqueeze(-2)).movedim(0, -3)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseBias(Bias):
+    """Values as they are.
+
+    Args:
+        values: `[heads, q, k]` or `[batch, heads, q, k]`.
+    """
+
+    values: Float[Tensor, "*batch heads q k"]
+
+    def __post_init__(self) -> None:
+        if self.values.dim() not in (3, 4):
+            raise InvalidArgument(
+                f"a dense bias is [heads, q, k] or [batch, heads, q, k], not of shape {list(self.values.shape)}"
+            )
+
+    def dense(self) -> Float[Tensor, "*batch heads q k"]:
+        """All values; see `Bias.dense`."""
+        return self.values
+
+
+@dataclass(frozen=True, eq=False)
+class SumBias(Bias):
+    """The sum of several biases; each keeps its structure.
+
+    Args:
+        terms: at least one bias, none of them a sum itself.
+    """
+
+    terms: tuple[Bias, ...]
+
+    def dense(self) -> Float[Tensor, "*batch heads q k"]:
+        """All values; see `Bias.dense`."""
+        total = self.terms[0].dense()
+        for term in self.terms[1:]:
+            total = total + term.dense()
+        return total
+
+
+def _terms(bias: Bias) -> tuple[Bias, ...]:
+    return bias.terms if isinstance(bias, SumBias) else (bias,)

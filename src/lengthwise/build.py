@@ -1,0 +1,47 @@
+"""From a spec string to an encoding."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from lengthwise.dims import Dims
+from lengthwise.encodings.registry import encodings
+from lengthwise.errors import InvalidArgument
+from lengthwise.spec import Call, bind, parse_one
+
+
+def build(spec: str, dims: Dims) -> nn.Module:
+    """Return the encoding that a spec string names.
+
+    Constructor parameters that bear the name of a field of `dims` are filled from it, unless the spec gives them; an
+    argument that is itself a name or a call is built as an encoding.
+
+    Args:
+        spec: `"alibi"`, `"rotary(base=500000, layout='interleaved')"`.
+        dims: sizes of the model.
+
+    Raises:
+        SpecError: the spec does not parse, with the place.
+        UnknownName: no such encoding, with the nearest names.
+        InvalidArgument: an argument that the encoding does not take, or a value that it refuses.
+
+    Example:
+        >>> import lengthwise as lw
+        >>> lw.build("rotary(base=500000)", lw.Dims(dim=512, heads=8))
+        Rotary(head_dim=64, base=500000, fraction=1, layout='half')
+    """
+    return _build(parse_one(spec), dims)
+
+
+def _build(call: Call, dims: Dims) -> nn.Module:
+    maker = encodings[call.name]
+    nested = Call(
+        call.name,
+        tuple(_build(arg, dims) if isinstance(arg, Call) else arg for arg in call.args),
+        {name: _build(arg, dims) if isinstance(arg, Call) else arg for name, arg in call.kwargs.items()},
+    )
+    values = bind(maker, nested, vars(dims))
+    try:
+        return maker(**values)
+    except TypeError as error:
+        raise InvalidArgument(f"{call.name!r} can't be built from {values}: {error}") from error

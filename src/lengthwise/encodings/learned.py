@@ -1,0 +1,85 @@
+"""A learned table of positions, added to the token embeddings.
+
+    x_t <- x_t + E[p_t],  E in R^(max_length x dim),  E ~ N(0, 0.02^2) at first
+
+Gehring et al. 2017 (1705.03122, id UNVERIFIED), Devlin et al. 2018 (1810.04805, id UNVERIFIED), GPT-2. The standard
+deviation is that of BERT and GPT-2 in `transformers` (`initializer_range`). Past its table it has no value at all.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lengthwise.encodings.registry import encodings
+from lengthwise.errors import InvalidArgument, PositionOutOfRange
+from lengthwise.positions import Positions
+
+
+@encodings.register("learned")
+class Learned(nn.Module):
+    """A learned vector for each position.
+
+    Args:
+        dim: width of the token embeddings.
+        max_length: number of positions in the table.
+        init_std: standard deviation of the first values.
+
+    Raises:
+        PositionOutOfRange: when called with a position past the table.
+    """
+
+    formula: ClassVar[str] = "x_t <- x_t + E[p_t]"
+    paper: ClassVar[str] = "Gehring et al. 2017, arXiv 1705.03122; Devlin et al. 2018, arXiv 1810.04805"
+    claims: ClassVar[frozenset[str]] = frozenset({"pairwise"})
+
+    def __init__(self, dim: int, max_length: int, init_std: float = 0.02) -> None:
+        super().__init__()
+        if dim < 1 or max_length < 1:
+            raise InvalidArgument(f"Learned needs dim and max_length of at least 1, not {dim} and {max_length}")
+        self.init_std = init_std
+        self.table = nn.Parameter(torch.empty(max_length, dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        nn.init.normal_(self.table, std=self.init_std)
+
+    @property
+    def max_position(self) -> int:
+        """Number of positions in the table; the last valid position is one less."""
+        return self.table.shape[0]
+
+    def embed_positions(
+        self, x: Float[Tensor, "batch length dim"], positions: Positions
+    ) -> Float[Tensor, "batch length dim"]:
+        """Add the row of each position to `x`; the result has the dtype of `x`."""
+        place = positions.q
+        if place.is_floating_point():
+            raise InvalidArgument(
+                "a learned table has rows for whole positions only, and these are fractions: "
+                "interpolate the table instead of the positions"
+            )
+        self._check_range(positions)
+        return x + nn.functional.embedding(place, self.table).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """Settings, for `print`."""
+        return f"dim={self.table.shape[1]}, max_length={self.max_position}"
+
+    def _check_range(self, positions: Positions) -> None:
+        # Aligned positions lie below the number of keys, so the usual case is settled without reading a tensor.
+        if positions.aligned and positions.k_length <= self.max_position:
+            return
+        if torch.compiler.is_compiling() or positions.q.numel() == 0:
+            return
+        low, high = int(positions.q.min()), int(positions.q.max())
+        if low < 0 or high >= self.max_position:
+            raise PositionOutOfRange(
+                f"position {low if low < 0 else high} is outside the learned table of {self.max_position} positions "
+                f"(0 to {self.max_position - 1}): shorten the input, build Learned with a larger max_length and train "
+                "it, or take an encoding without a table (rotary, alibi, t5, none)"
+            )

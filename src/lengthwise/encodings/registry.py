@@ -1,0 +1,9 @@
+"""Encodings by name: one line registers one, a Python entry point adds those of other packages."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from lengthwise.registry import Registry
+
+encodings: Registry[type[nn.Module]] = Registry("encoding", "lengthwise.encodings")

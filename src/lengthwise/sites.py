@@ -1,0 +1,121 @@
+"""Where an encoding acts: the protocols of the contract, and what an encoding says of itself.
+
+An encoding is a `torch.nn.Module` with at least one of the methods below; its presence says where the encoding acts,
+and nothing else is asked. Only the encoding that does nothing has none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from lengthwise.bias import Bias
+from lengthwise.errors import InvalidArgument, nearest
+from lengthwise.positions import Positions
+from lengthwise.rotation import Rotation
+
+
+@runtime_checkable
+class EmbedsPositions(Protocol):
+    """Acts on token embeddings `[batch, length, dim]`."""
+
+    def embed_positions(self, x: Tensor, positions: Positions) -> Tensor:
+        """Return embeddings that know their positions (those of the queries)."""
+        ...
+
+
+@runtime_checkable
+class Rotates(Protocol):
+    """Acts on queries and keys `[batch, heads, length, head_dim]`."""
+
+    def rotation(self, positions: Positions) -> Rotation:
+        """Return the rotation of queries and keys."""
+        ...
+
+
+@runtime_checkable
+class BiasesLogits(Protocol):
+    """Acts on logits, after the 1/sqrt(head_dim) scale."""
+
+    def logit_bias(self, positions: Positions) -> Bias:
+        """Return what is added to the logits."""
+        ...
+
+
+@runtime_checkable
+class ComputesLogits(Protocol):
+    """Replaces the logits as a whole, where position can't be parted from q·k."""
+
+    def attention_logits(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
+        """Return logits `[batch, heads, q, k]`, scaled, before any mask."""
+        ...
+
+
+SITES: Mapping[str, str] = MappingProxyType(
+    {
+        "embeddings": "embed_positions",
+        "rotation": "rotation",
+        "bias": "logit_bias",
+        "logits": "attention_logits",
+    }
+)
+"""Site names with the method that makes an encoding act there."""
+
+CLAIMS: Mapping[str, str] = MappingProxyType(
+    {
+        "translation_invariant": "shifting all positions by the same amount leaves every logit as it is",
+        "norm_preserving": "rotated queries and keys keep their length",
+        "nonincreasing": "the bias never rises with distance",
+        "pairwise": "logit (i, j) depends on q_i, k_j and their positions only",
+    }
+)
+"""What an encoding may claim of itself, and what each word means."""
+
+DIRECTIONS = ("any", "causal", "bidirectional")
+CACHE_RULES = ("rotated", "rotated_at_target_length", "raw")
+
+
+def sites(encoding: nn.Module) -> tuple[str, ...]:
+    """Names of the places where an encoding acts, in the order of `SITES`; empty for one that does nothing.
+
+    Example:
+        >>> import lengthwise as lw
+        >>> lw.sites(lw.Rotary(head_dim=64))
+        ('rotation',)
+    """
+    return tuple(site for site, method in SITES.items() if hasattr(encoding, method))
+
+
+def claims(encoding: nn.Module) -> frozenset[str]:
+    """What an encoding claims of itself.
+
+    Raises:
+        InvalidArgument: a claim that is not in `CLAIMS`.
+    """
+    made: frozenset[str] = frozenset(getattr(encoding, "claims", ()))
+    for claim in sorted(made):
+        if claim not in CLAIMS:
+            raise InvalidArgument(
+                f"{type(encoding).__name__} makes an unknown claim {claim!r}: {nearest(claim, CLAIMS)}"
+            )
+    return made
+
+
+def direction(encoding: nn.Module) -> str:
+    """Attention for which an encoding is made: `"any"`, `"causal"` or `"bidirectional"`."""
+    return _one_of(encoding, "direction", "any", DIRECTIONS)
+
+
+def cached_keys(encoding: nn.Module) -> str:
+    """In which form keys may wait in a cache: `"rotated"`, `"rotated_at_target_length"` or `"raw"`."""
+    return _one_of(encoding, "cached_keys", "rotated", CACHE_RULES)
+
+
+def _one_of(encoding: nn.Module, attribute: str, default: str, choices: tuple[str, ...]) -> str:
+    value = getattr(encoding, attribute, default)
+    if value not in choices:
+        raise InvalidArgument(f"{type(encoding).__name__}.{attribute} is {value!r}: {nearest(str(value), choices)}")
+    return value
