@@ -71,7 +71,7 @@ def bind(maker: Callable[..., object], call: Call, fill: Mapping[str, object] | 
     except TypeError as error:
         raise InvalidArgument(f"{call.name!r}: {error}; it takes {shown}") from None
     for name, parameter in signature.parameters.items():
-        if name in bound:
+        if name in bound or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if fill is not None and name in fill:
             bound[name] = fill[name]

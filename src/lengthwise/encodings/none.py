@@ -26,3 +26,6 @@ class NoPE(nn.Module):
     formula: ClassVar[str] = "logit(i, j) = q_i · k_j / sqrt(head_dim)"
     paper: ClassVar[str] = "Kazemnejad et al. 2023, arXiv 2305.19466"
     claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "pairwise"})
+
+    def __init__(self) -> None:
+        super().__init__()
