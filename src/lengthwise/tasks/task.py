@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int64
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lengthwise.errors import InvalidArgument
 from lengthwise.registry import Registry
-from lengthwise.spec import bind, parse_one
+from lengthwise.spec import Call, bind, parse_one
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,7 @@ class Examples:
     answer: Bool[Tensor, "batch total"]
 
 
+@runtime_checkable
 class Task(Protocol):
     """A source of examples. Attributes describe it to people; `sample` is all that training needs."""
 
@@ -43,7 +44,7 @@ class Task(Protocol):
     length_counts: ClassVar[str]
     """What the length of an example counts, for the axis of a figure: "symbols to sort"."""
     examples: ClassVar[Sequence[tuple[str, str]]]
-    """Worked examples: a prompt as text and its answer as text, as `show` prints them."""
+    """Worked examples of the task with its defaults: a prompt and its answer as text, as `show` prints them."""
     metric: ClassVar[Literal["exact_match", "bits_per_byte"]]
     """What is reported first."""
     min_length: ClassVar[int]
@@ -54,20 +55,31 @@ class Task(Protocol):
         """Names of the tokens, in the order of their ids."""
         ...
 
+    @property
+    def fingerprint(self) -> str:
+        """Hex digest of the data that examples are cut from, `""` where they are drawn at random."""
+        ...
+
     def sample(self, generator: torch.Generator, batch: int, length: int) -> Examples:
-        """Draw `batch` examples of `length`; the same generator state gives the same examples."""
+        """Draw `batch` examples of `length`; the same generator state gives the same examples.
+
+        The tensors are on the generator's device.
+
+        Raises:
+            InvalidArgument: `length` is below `min_length`, or `batch` below 1.
+            DataError: the data is shorter than `length`.
+        """
         ...
 
     def tokens_at(self, length: int) -> int:
-        """Number of tokens of one whole example of `length`, from which the needed table size follows."""
+        """Number of tokens of one whole example of `length`, from which the needed table size follows.
+
+        Raises what `sample` raises, so that a length that can't be had is found before training starts.
+        """
         ...
 
     def show(self, tokens: Int64[Tensor, " total"]) -> tuple[str, str]:
         """Prompt and answer of one example as text."""
-        ...
-
-    def solve(self, prompt: str) -> str:
-        """The right answer to a prompt as text, by plain Python and independent of `sample`."""
         ...
 
     def held_out(self) -> Task:
@@ -75,24 +87,50 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
+class SymbolTask(Task, Protocol):
+    """A task whose prompts have one right answer each."""
+
+    def solve(self, prompt: str) -> str:
+        """The right answer to a prompt as text, by plain Python and independent of `sample`.
+
+        Raises:
+            InvalidArgument: the text is not a prompt of this task.
+        """
+        ...
+
+
 tasks: Registry[type[Task]] = Registry("task", "lengthwise.tasks")
 
 
 def build_task(spec: str) -> Task:
-    """Return the task of a spec string: `"sort"`, `"addition(reverse=True)"`.
+    """Return the task of a spec string: `"sort"`, `"addition(reverse=True)"`, `"text(paths=['book.txt'])"`.
 
     Raises:
         SpecError: the spec does not parse.
         UnknownName: no such task, with the nearest names.
         InvalidArgument: an argument that the task does not take.
+        DataError: the task's files can't be used.
     """
     call = parse_one(spec)
     maker = tasks[call.name]
-    return maker(**bind(maker, call))
+    arguments = bind(maker, call)
+    for name, value in arguments.items():
+        if isinstance(value, Call):
+            raise InvalidArgument(
+                f"{name}={value.name} of {call.name!r} must be a number, True, False or quoted text, not a name: "
+                f"write {name}='{value.name}' if it is text"
+            )
+    return maker(**arguments)
 
 
 def check_length(task: Task, length: int) -> None:
     """Raise `InvalidArgument` unless `length` is a whole number of at least `task.min_length`."""
-    if length < task.min_length:
-        name = type(task).__name__
-        raise InvalidArgument(f"{name} needs a length of at least {task.min_length}, not {length}")
+    what = f"the length of {type(task).__name__} ({task.length_counts})"
+    check_count(what, length, task.min_length)
+
+
+def check_count(what: str, value: object, least: int) -> None:
+    """Raise `InvalidArgument`, naming `what`, unless `value` is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidArgument(f"{what} must be a whole number of at least {least}, not {value!r}")

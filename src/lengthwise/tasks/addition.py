@@ -1,0 +1,85 @@
+"""Add two numbers digit by digit: digits of equal weight have to be brought together, and carries travel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from lengthwise.errors import InvalidArgument
+from lengthwise.tasks.frame import Framed, read_symbols
+from lengthwise.tasks.task import tasks
+
+DIGITS = tuple("0123456789")
+PLUS = 10
+
+
+@tasks.register("addition")
+@dataclass(frozen=True)
+class Addition(Framed):
+    """Add two numbers of exactly `length` digits each; the answer has `length + 1` digits, a leading zero included.
+
+    Operands are drawn evenly from the numbers of that many digits (0 has one digit) and written most significant
+    digit first. The answer is written most significant digit first too, `4 7 + 8 5` gives `1 3 2`; with
+    `reverse=True` it is written least significant digit first, `2 3 1`, so that carries travel with the writing.
+
+    Args:
+        reverse: write the answer least significant digit first.
+    """
+
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "add two numbers of as many digits each"
+    length_counts: ClassVar[str] = "digits of each operand"
+    examples: ClassVar[Sequence[tuple[str, str]]] = (("4 7 + 8 5", "1 3 2"), ("1 2 3 + 4 5 6", "0 5 7 9"))
+
+    reverse: bool = False
+
+    def __post_init__(self) -> None:
+        if self.reverse not in (True, False):
+            raise InvalidArgument(f"reverse of Addition must be True or False, not {self.reverse!r}")
+
+    @property
+    def symbol_names(self) -> tuple[str, ...]:
+        """The ten digits and the plus sign."""
+        return (*DIGITS, "+")
+
+    def sizes(self, length: int) -> tuple[int, int]:
+        """Two operands and a plus sign; one digit more in the answer."""
+        return 2 * length + 1, length + 1
+
+    def draw(self, generator: torch.Generator, batch: int, length: int) -> tuple[Tensor, Tensor]:
+        """Draw both operands digit by digit and add them."""
+        shape = (batch, 2, length)
+        operands = torch.randint(10, shape, generator=generator, device=generator.device)
+        if length > 1:
+            operands[..., 0] = torch.randint(1, 10, shape[:2], generator=generator, device=generator.device)
+        plus = operands.new_full((batch, 1), PLUS)
+        prompt = torch.cat([operands[:, 0], plus, operands[:, 1]], dim=1)
+        total = _add(operands.sum(1).flip(1))
+        return prompt, total if self.reverse else total.flip(1)
+
+    def solve(self, prompt: str) -> str:
+        """Add the numbers as Python does."""
+        symbols = read_symbols(prompt, self.symbol_names)
+        operands = ["".join(part.split()) for part in " ".join(symbols).split("+")]
+        if len(operands) != 2 or len(operands[0]) != len(operands[1]) or not operands[0]:
+            raise InvalidArgument(f"a prompt of Addition is two numbers of as many digits, '4 7 + 8 5', not {prompt!r}")
+        total = str(int(operands[0]) + int(operands[1])).zfill(len(operands[0]) + 1)
+        return " ".join(reversed(total) if self.reverse else total)
+
+
+def _add(sums: Int64[Tensor, "batch length"]) -> Int64[Tensor, "batch length_plus_1"]:
+    """Carry through sums of two digits, least significant first.
+
+    A sum of 9 hands on the carry it gets, any other sum decides it alone. So the carry out of a place is decided at
+    the last place up to it whose sum is not 9, and a running maximum of the place numbers finds it without a loop.
+    """
+    places = torch.arange(sums.shape[1], device=sums.device)
+    decider = torch.where(sums != 9, places, 0).cummax(dim=1).values  # nines all the way end at place 0: no carry
+    carry_out = sums.gather(1, decider) > 9
+    carry = torch.nn.functional.pad(carry_out.long(), (1, 0))  # [batch, length + 1]: into each place
+    return (torch.nn.functional.pad(sums, (0, 1)) + carry) % 10

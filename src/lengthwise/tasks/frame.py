@@ -1,0 +1,124 @@
+"""The frame that all symbol tasks share: `<bos> prompt <sep> answer <eos>`.
+
+`<eos>` is part of the answer: a model that does not know where to stop has not solved the task. As text, a prompt or
+an answer is the names of its symbols with a space between each two.
+"""
+
+from __future__ import annotations
+
+import string
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import ClassVar, Literal, Self, final
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from lengthwise.errors import InvalidArgument, nearest
+from lengthwise.tasks.task import Examples, check_count, check_length
+
+BOS, SEP, EOS = range(3)
+SPECIAL = ("<bos>", "<sep>", "<eos>")
+
+
+class Framed(ABC):
+    """Half of a symbol task: a leaf adds the descriptions, `symbol_names`, `sizes`, `draw` and `solve`.
+
+    Token ids are 0, 1, 2 for `<bos>`, `<sep>`, `<eos>`, and 3 onwards for the symbols.
+    """
+
+    version: ClassVar[int]
+    summary: ClassVar[str]
+    length_counts: ClassVar[str]
+    examples: ClassVar[Sequence[tuple[str, str]]]
+    metric: ClassVar[Literal["exact_match", "bits_per_byte"]] = "exact_match"
+    min_length: ClassVar[int] = 1
+
+    @property
+    @abstractmethod
+    def symbol_names(self) -> tuple[str, ...]:
+        """Names of the symbols, without spaces, in the order of their ids in `draw`."""
+
+    @abstractmethod
+    def sizes(self, length: int) -> tuple[int, int]:
+        """Number of symbols of the prompt and of the answer, both without their frame."""
+
+    @abstractmethod
+    def draw(
+        self, generator: torch.Generator, batch: int, length: int
+    ) -> tuple[Int64[Tensor, "batch prompt"], Int64[Tensor, "batch answer"]]:
+        """Draw prompts and their answers as symbol ids, which count from 0, on the generator's device."""
+
+    @abstractmethod
+    def solve(self, prompt: str) -> str:
+        """The right answer to a prompt as text, by plain Python and independent of `draw`."""
+
+    @property
+    @final
+    def vocabulary(self) -> tuple[str, ...]:
+        """Names of the tokens, in the order of their ids."""
+        return SPECIAL + self.symbol_names
+
+    @property
+    @final
+    def fingerprint(self) -> str:
+        """Empty: examples are drawn, not read."""
+        return ""
+
+    @final
+    def sample(self, generator: torch.Generator, batch: int, length: int) -> Examples:
+        """Draw `batch` framed examples of `length`."""
+        check_length(self, length)
+        check_count("batch", batch, 1)
+        prompt, answer = self.draw(generator, batch, length)
+        bos, sep, eos = (prompt.new_full((batch, 1), mark) for mark in (BOS, SEP, EOS))
+        tokens = torch.cat([bos, prompt + len(SPECIAL), sep, answer + len(SPECIAL), eos], dim=1)
+        is_answer = torch.arange(tokens.shape[1], device=tokens.device) >= prompt.shape[1] + 2
+        return Examples(tokens, is_answer.expand(batch, -1))
+
+    @final
+    def tokens_at(self, length: int) -> int:
+        """Number of tokens of one whole example of `length`."""
+        check_length(self, length)
+        return sum(self.sizes(length)) + len(SPECIAL)
+
+    @final
+    def show(self, tokens: Int64[Tensor, " total"]) -> tuple[str, str]:
+        """Prompt and answer as text; the answer ends at its first `<eos>`, or in `...` where a model wrote none."""
+        vocabulary = self.vocabulary
+        names = [vocabulary[token] for token in tokens.tolist()]
+        if "<sep>" not in names:
+            raise InvalidArgument("these tokens hold no <sep>, so that no prompt ends: show takes a whole example")
+        start = names.index("<sep>")
+        answer = names[start + 1 :]
+        answer = answer[: answer.index("<eos>")] if "<eos>" in answer else [*answer, "..."]
+        return " ".join(names[1:start]), " ".join(answer)
+
+    @final
+    def held_out(self) -> Self:
+        """The task itself: every draw is new."""
+        return self
+
+
+def symbol_names(count: int) -> tuple[str, ...]:
+    """Names for `count` symbols, which sort as their ids do: letters, or numbers of one width past 26."""
+    if count <= len(string.ascii_lowercase):
+        return tuple(string.ascii_lowercase[:count])
+    width = len(str(count - 1))
+    return tuple(f"{number:0{width}d}" for number in range(count))
+
+
+def read_symbols(prompt: str, allowed: Collection[str]) -> list[str]:
+    """Split the text of a prompt into its symbols.
+
+    Raises:
+        InvalidArgument: no symbols, or one that is not `allowed`.
+    """
+    symbols = prompt.split()
+    if not symbols:
+        raise InvalidArgument("the prompt is empty: write symbols with a space between each two")
+    for symbol in symbols:
+        if symbol not in allowed:
+            raise InvalidArgument(f"{symbol!r} can't stand in this prompt: {nearest(symbol, allowed)}")
+    return symbols
