@@ -6,7 +6,7 @@ from torch import nn
 
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings
-from lengthwise.errors import InvalidArgument
+from lengthwise.errors import InvalidArgument, UnknownName, nearest
 from lengthwise.spec import Call, bind, parse_one
 
 
@@ -37,11 +37,22 @@ def _build(call: Call, dims: Dims) -> nn.Module:
     maker = encodings[call.name]
     nested = Call(
         call.name,
-        tuple(_build(arg, dims) if isinstance(arg, Call) else arg for arg in call.args),
-        {name: _build(arg, dims) if isinstance(arg, Call) else arg for name, arg in call.kwargs.items()},
+        tuple(_argument(arg, dims) for arg in call.args),
+        {name: _argument(arg, dims) for name, arg in call.kwargs.items()},
     )
     values = bind(maker, nested, vars(dims))
     try:
         return maker(**values)
     except TypeError as error:
         raise InvalidArgument(f"{call.name!r} can't be built from {values}: {error}") from error
+
+
+def _argument(argument: object, dims: Dims) -> object:
+    if not isinstance(argument, Call):
+        return argument
+    if argument.name not in encodings and not (argument.args or argument.kwargs):
+        hint = f"or quote it, {argument.name!r}, where a string is meant"
+        raise UnknownName(
+            f"unknown encoding {argument.name!r} as an argument: {nearest(argument.name, encodings)} {hint}"
+        )
+    return _build(argument, dims)

@@ -30,14 +30,15 @@ class Dims:
     max_length: int = 1024
 
     def __post_init__(self) -> None:
-        if self.head_dim == 0 and self.heads > 0:
+        for field in fields(self):
+            size = getattr(self, field.name)
+            derived = field.name == "head_dim" and size == 0
+            if isinstance(size, bool) or not isinstance(size, int) or (size < 1 and not derived):
+                raise InvalidArgument(f"Dims.{field.name} must be a positive whole number, not {size!r}")
+        if self.head_dim == 0:
             if self.dim % self.heads:
                 raise InvalidArgument(
                     f"{self.heads} heads do not divide dim {self.dim}: choose a number of heads that does, "
                     "or give head_dim"
                 )
             object.__setattr__(self, "head_dim", self.dim // self.heads)
-        for field in fields(self):
-            size = getattr(self, field.name)
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise InvalidArgument(f"Dims.{field.name} must be a positive whole number, not {size!r}")

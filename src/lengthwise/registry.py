@@ -83,14 +83,13 @@ class Registry(Generic[T]):
     def _read_entry_points(self) -> None:
         if self._entry_points_read:
             return
-        self._entry_points_read = True
+        self._entry_points_read = True  # first, since what is loaded may ask for a name itself
         for point in entry_points(group=self.group):
             try:
-                thing = point.load()
+                self.register(point.name)(point.load())
             except Exception as error:
-                self._entry_points_read = False
+                self._entry_points_read = False  # so that the fault is told again, and not passed over next time
                 raise LengthwiseError(
                     f"the {self.kind} {point.name!r} of another package could not be loaded "
                     f"from {point.value!r}: {type(error).__name__}: {error}"
                 ) from error
-            self.register(point.name)(thing)

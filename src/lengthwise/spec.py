@@ -33,7 +33,7 @@ def parse(spec: str) -> list[Call]:
         >>> parse("rotary(base=500000.0) + yarn(4)")[1]
         Call(name='yarn', args=(4,), kwargs={})
     """
-    text = spec.strip()
+    text = " ".join(spec.split("\n")).strip()  # one line, so that a place in it is one number
     if not text:
         raise SpecError("the spec is empty: give a name such as 'rotary' or 'rotary(base=500000)'")
     try:
@@ -61,21 +61,27 @@ def bind(maker: Callable[..., object], call: Call, fill: Mapping[str, object] | 
     """
     signature = inspect.signature(maker)
     shown = f"{call.name}{signature.replace(return_annotation=inspect.Signature.empty)}"
-    for keyword in call.kwargs:
-        if keyword not in signature.parameters:
-            raise InvalidArgument(
-                f"{call.name!r} has no parameter {keyword!r}: {nearest(keyword, signature.parameters)} It takes {shown}"
-            )
+    variadic = {p.kind: name for name, p in signature.parameters.items() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    named = [name for name in signature.parameters if name not in variadic.values()]
+    if inspect.Parameter.VAR_KEYWORD not in variadic:
+        for keyword in call.kwargs:
+            if keyword not in named:
+                hint = nearest(keyword, named) if named else "it has none"
+                raise InvalidArgument(f"{call.name!r} has no parameter {keyword!r}: {hint} (it takes {shown})")
     try:
         bound = signature.bind_partial(*call.args, **call.kwargs).arguments
     except TypeError as error:
         raise InvalidArgument(f"{call.name!r}: {error}; it takes {shown}") from None
-    for name, parameter in signature.parameters.items():
-        if name in bound or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+    if inspect.Parameter.VAR_POSITIONAL in variadic and bound.pop(variadic[inspect.Parameter.VAR_POSITIONAL], ()):
+        raise InvalidArgument(f"{call.name!r} takes its extra arguments by name only; it takes {shown}")
+    if inspect.Parameter.VAR_KEYWORD in variadic:
+        bound.update(bound.pop(variadic[inspect.Parameter.VAR_KEYWORD], {}))
+    for name in named:
+        if name in bound:
             continue
         if fill is not None and name in fill:
             bound[name] = fill[name]
-        elif parameter.default is inspect.Parameter.empty:
+        elif signature.parameters[name].default is inspect.Parameter.empty:
             raise InvalidArgument(f"{call.name!r} needs {name!r}; it takes {shown}")
     return bound
 
@@ -95,10 +101,12 @@ def _call(node: ast.expr, text: str) -> Call:
         kwargs: dict[str, object] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise _at(text, keyword.value.col_offset, "'**' has no meaning in a spec")
+                raise _at_node(text, keyword.value, "'**' has no meaning in a spec")
+            if keyword.arg in kwargs:
+                raise _at_node(text, keyword, f"{keyword.arg!r} is given twice")
             kwargs[keyword.arg] = _argument(keyword.value, text)
         return Call(node.func.id, tuple(_argument(value, text) for value in node.args), kwargs)
-    raise _at(text, node.col_offset, "expected a name or a call such as rotary(base=500000)")
+    raise _at_node(text, node, "expected a name or a call such as rotary(base=500000)")
 
 
 def _argument(node: ast.expr, text: str) -> object:
@@ -106,8 +114,13 @@ def _argument(node: ast.expr, text: str) -> object:
         return _call(node, text)
     try:
         return ast.literal_eval(node)
-    except ValueError:
-        raise _at(text, node.col_offset, "expected a number, a quoted string, a list or a name") from None
+    except (ValueError, TypeError):
+        raise _at_node(text, node, "expected a number, a quoted string, a list or a name") from None
+
+
+def _at_node(text: str, node: ast.expr | ast.keyword, reason: str) -> SpecError:
+    # Python counts the columns of its nodes in bytes.
+    return _at(text, len(text.encode()[: node.col_offset].decode()), reason)
 
 
 def _at(text: str, column: int, reason: str) -> SpecError:

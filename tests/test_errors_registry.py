@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lengthwise import errors
+from lengthwise.errors import InvalidArgument, LengthwiseError, UnknownName, nearest
+from lengthwise.registry import Registry
+
+
+@pytest.fixture
+def fruits() -> Registry[object]:
+    return Registry("fruit", "lengthwise.test_fruits")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Put a distribution on the path that offers entry points `lines`, backed by a module with source `code`."""
+
+    def make(lines: str, code: str = "") -> None:
+        info = tmp_path / "fruit_plugin-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fruit-plugin\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[lengthwise.test_fruits]\n{lines}\n")
+        (tmp_path / "fruit_plugin.py").write_text(code)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "fruit_plugin", raising=False)
+
+    yield make
+    sys.modules.pop("fruit_plugin", None)
+
+
+def test_every_error_is_also_the_built_in_one_that_a_caller_expects() -> None:
+    expected = {
+        "InvalidArgument": ValueError,
+        "SpecError": ValueError,
+        "UnknownName": LookupError,
+        "PositionOutOfRange": IndexError,
+        "BackendRefused": RuntimeError,
+        "DataError": OSError,
+        "StorageError": OSError,
+    }
+    for name, built_in in expected.items():
+        kind = getattr(errors, name)
+        assert issubclass(kind, LengthwiseError)
+        assert issubclass(kind, built_in)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "hint"),
+    [
+        ("alibu", ["alibi", "rotary"], "did you mean 'alibi'?"),
+        ("zzz", ["rotary", "alibi"], "choose one of alibi, rotary"),
+        ("zzz", [], "there is none"),
+        ("", ["b", "a"], "choose one of a, b"),
+    ],
+)
+def test_the_nearest_names_are_offered_or_else_all(name: str, choices: list[str], hint: str) -> None:
+    assert nearest(name, choices) == hint
+
+
+def test_a_registered_thing_is_found_under_its_name_and_its_name_under_it(fruits: Registry[object]) -> None:
+    apple, plum = object(), object()
+    assert fruits.register("plum")(plum) is plum
+    fruits.register("apple")(apple)
+    assert fruits["apple"] is apple
+    assert list(fruits) == ["apple", "plum"]
+    assert fruits.items() == [("apple", apple), ("plum", plum)] == fruits.own_items()
+    assert len(fruits) == 2
+    assert "plum" in fruits
+    assert "pear" not in fruits
+    assert fruits.name_of(plum) == "plum"
+
+
+def test_an_unknown_name_is_told_with_the_nearest(fruits: Registry[object]) -> None:
+    fruits.register("apple")(object())
+    with pytest.raises(UnknownName, match=r"unknown fruit 'appel': did you mean 'apple'\?"):
+        fruits["appel"]
+    with pytest.raises(UnknownName, match="is not a registered fruit"):
+        fruits.name_of("pear")
+
+
+def test_a_taken_name_is_refused_and_the_same_thing_twice_is_not(fruits: Registry[object]) -> None:
+    apple = object()
+    fruits.register("apple")(apple)
+    fruits.register("apple")(apple)
+    with pytest.raises(InvalidArgument, match="the fruit name 'apple' is taken"):
+        fruits.register("apple")(object())
+    assert fruits["apple"] is apple
+
+
+def test_entry_points_of_other_packages_are_found(fruits: Registry[object], plugin) -> None:
+    plugin("mango = fruit_plugin:Mango", "class Mango: pass")
+    fruits.register("apple")(object())
+    assert fruits["mango"].__name__ == "Mango"
+    assert list(fruits) == ["apple", "mango"]
+
+
+def test_a_name_of_its_own_is_found_without_asking_other_packages(fruits: Registry[object], plugin) -> None:
+    plugin("mango = fruit_plugin:Mango", "raise RuntimeError('imported')")
+    apple = object()
+    fruits.register("apple")(apple)
+    assert fruits["apple"] is apple
+    assert fruits.own_items() == [("apple", apple)]
+
+
+def test_a_plugin_that_can_not_be_loaded_is_named_each_time(fruits: Registry[object], plugin) -> None:
+    plugin("mango = fruit_plugin:Mango", "raise RuntimeError('rotten')")
+    for _ in range(2):
+        with pytest.raises(LengthwiseError, match=r"fruit 'mango' .*'fruit_plugin:Mango': RuntimeError: rotten"):
+            fruits["mango"]
+
+
+def test_a_plugin_that_takes_a_used_name_is_named_each_time(fruits: Registry[object], plugin) -> None:
+    plugin("apple = fruit_plugin:Mango", "class Mango: pass")
+    fruits.register("apple")(object())
+    for _ in range(2):
+        with pytest.raises(LengthwiseError, match=r"fruit 'apple' .*fruit_plugin:Mango.* is taken"):
+            list(fruits)
