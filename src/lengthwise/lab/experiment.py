@@ -63,6 +63,8 @@ class Experiment:
         model: sizes of the model.
         training: how it is trained.
         test_examples: examples for each test length.
+        data: version of the task and fingerprint of its data, since they decide the numbers too; filled in by `lab.run`
+            where it is empty.
     """
 
     encoding: str
@@ -73,6 +75,7 @@ class Experiment:
     model: ModelConfig = field(default_factory=ModelConfig)
     training: Training = field(default_factory=Training)
     test_examples: int = 256
+    data: str = ""
 
     def __post_init__(self) -> None:
         if self.train_length < 1:

@@ -40,7 +40,7 @@ class ModelConfig:
     hidden: int = 0
     norm: Norm = "rms"
     activation: Activation = "gelu"
-    tied: bool = True
+    tied: bool = False
     dropout: float = 0.0
 
     def __post_init__(self) -> None:

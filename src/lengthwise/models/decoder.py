@@ -42,7 +42,7 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(config.vocabulary, config.dim)
         self.stack = Stack(config, encoding)
         self.head = nn.Linear(config.dim, config.vocabulary, bias=False)
-        reset_parameters(self, config)
+        reset_parameters(self.embedding, self.head, self.stack)
         if config.tied:
             self.head.weight = self.embedding.weight
 
@@ -85,10 +85,15 @@ class Decoder(nn.Module):
             stop: a row that has produced this token repeats it; all rows done ends the loop.
 
         Raises:
-            InvalidArgument: an empty prompt, or padding on the right, where a new token could not follow.
+            InvalidArgument: an empty prompt, a mask of another shape, or padding on the right, where a new token could
+                not follow.
         """
         if tokens.shape[1] == 0:
             raise InvalidArgument("generate needs a prompt of at least one token")
+        if attention_mask is not None and attention_mask.shape != tokens.shape:
+            raise InvalidArgument(
+                f"attention_mask must be of the prompts' shape {list(tokens.shape)}, not {list(attention_mask.shape)}"
+            )
         mask = torch.ones_like(tokens, dtype=torch.bool) if attention_mask is None else attention_mask.ne(0)
         if attention_mask is not None and not bool(mask[:, -1].all()):
             raise InvalidArgument(
@@ -105,6 +110,6 @@ class Decoder(nn.Module):
                 done = done | (read[:, 0] == stop)
             tokens = torch.cat((tokens, read), dim=1)
             mask = nn.functional.pad(mask, (0, 1), value=True)
-            if bool(done.all()) and stop is not None:
+            if stop is not None and bool(done.all()):
                 break
         return tokens

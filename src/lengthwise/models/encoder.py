@@ -31,7 +31,7 @@ class Encoder(nn.Module):
         self.embedding = nn.Embedding(config.vocabulary, config.dim)
         self.stack = Stack(config, encoding)
         self.head = nn.Linear(config.dim, config.vocabulary, bias=False)
-        reset_parameters(self, config)
+        reset_parameters(self.embedding, self.head, self.stack)
         if config.tied:
             self.head.weight = self.embedding.weight
 

@@ -22,7 +22,7 @@ from lengthwise.models.config import ModelConfig
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, prepare
 from lengthwise.rotation import Rotation
-from lengthwise.sites import cached_keys
+from lengthwise.sites import EmbedsPositions, Rotates, cached_keys
 
 
 class SelfAttention(nn.Module):
@@ -96,18 +96,30 @@ class Stack(nn.Module):
 
     Args:
         config: sizes.
-        encoding: one module that all layers share, a sequence with one for each layer, or None.
+        encoding: one module that all layers share, a sequence with one for each layer (one module may stand in it
+            several times), or None.
+
+    Raises:
+        InvalidArgument: more or fewer encodings than layers, or one of embeddings behind the first layer.
     """
 
     def __init__(self, config: ModelConfig, encoding: nn.Module | Sequence[nn.Module] | None) -> None:
         super().__init__()
-        given = [] if encoding is None else [encoding] if isinstance(encoding, nn.Module) else list(encoding)
-        if len(given) not in (0, 1, config.layers):
+        given = [encoding] * config.layers if isinstance(encoding, nn.Module) else list(encoding or ())
+        if len(given) not in (0, config.layers):
             raise InvalidArgument(
-                f"{len(given)} encodings for {config.layers} layers: give one that all share, or one for each layer"
+                f"{len(given)} encodings for {config.layers} layers: give one for each layer, or one that all share "
+                "without a list"
             )
+        for one in given:
+            if isinstance(one, EmbedsPositions) and one is not given[0]:
+                raise InvalidArgument(
+                    f"{type(one).__name__} acts on token embeddings, which only the first layer reads: put it first "
+                    "in the list, and NoPE or another kind behind it"
+                )
         self.config = config
-        self.encodings = nn.ModuleList(given)
+        self.encodings = nn.ModuleList(dict.fromkeys(given))  # each once, in the order of the layers
+        self.encoding_of_layer = [list(self.encodings).index(one) for one in given] or [0] * config.layers
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = make_norm(config)
 
@@ -126,22 +138,24 @@ class Stack(nn.Module):
             x = embed(x)
         shared = [self._share(x, one, ready, cache) for one, ready in zip(encodings, prepared, strict=True)]
         for layer, block in enumerate(self.blocks):
-            x = block(x, shared[layer % len(shared)], cache, layer)
+            x = block(x, shared[self.encoding_of_layer[layer]], cache, layer)
         return self.norm(x)
 
     def _share(self, x: Tensor, encoding: nn.Module | None, ready: Prepared, cache: KVCache | None) -> Shared:
         config, positions = self.config, ready.positions
         rotation, raw_keys = ready.rotation, False
-        if rotation is not None and encoding is not None and cache is not None:
+        if isinstance(encoding, Rotates) and cache is not None:
             raw_keys = cached_keys(encoding) == "raw"
-            if not raw_keys:  # only new keys are rotated, at their own positions, and join rotated ones
-                rotation = prepare(encoding, positions.new()).rotation
+            if (
+                not raw_keys
+            ):  # only new keys are rotated, at their own positions (mapped already), and join rotated ones
+                rotation = encoding.rotation(positions.new())
         request = Request(
             batch=x.shape[0],
             heads=config.heads,
             kv_heads=config.kv_heads or config.heads,
             q_length=x.shape[1],
-            k_length=positions.k_length,
+            k_length=x.shape[1] + (0 if cache is None else cache.length),
             head_dim=config.head_dim,
             dtype=_computing_dtype(x),
             device=x.device,
@@ -176,21 +190,20 @@ def make_norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.dim) if config.norm == "layer" else nn.Identity()
 
 
-def reset_parameters(model: nn.Module, config: ModelConfig) -> None:
-    """Draw all matrices of blocks and embeddings anew.
+def reset_parameters(embedding: nn.Embedding, head: nn.Linear, stack: Stack) -> None:
+    """Draw the embedding, the head and all matrices of the blocks anew; an encoding keeps its own values.
 
     Embeddings and matrices have a standard deviation of 1/sqrt(inputs), so that a stream of unit size stays one;
     what a block adds to the stream is shrunk by sqrt(2 layers), as in GPT-2.
     """
-    for module in model.modules():
+    nn.init.normal_(embedding.weight, std=embedding.embedding_dim**-0.5)
+    for module in (head, *stack.blocks.modules()):
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=config.dim**-0.5)
-    for module in model.modules():
-        if isinstance(module, Block):
-            for last in (module.attention.out, module.feed_forward.down):
-                last.weight.data.mul_((2 * config.layers) ** -0.5)
+    for block in stack.blocks.modules():
+        if isinstance(block, Block):
+            for last in (block.attention.out, block.feed_forward.down):
+                last.weight.data.mul_((2 * len(stack.blocks)) ** -0.5)
 
 
 def _computing_dtype(x: Tensor) -> torch.dtype:

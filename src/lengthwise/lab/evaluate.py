@@ -1,0 +1,99 @@
+"""Scores by length from one teacher-forced pass.
+
+For a symbol task an example is right if every token of its answer is the most likely one, given the right tokens before
+it; that is so if and only if greedy decoding writes the whole answer. For text the same bytes are read at the end of
+longer and longer windows, so that between two lengths only the context differs.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from lengthwise.lab.experiment import Experiment
+from lengthwise.lab.result import ByPosition
+from lengthwise.tasks.task import Task
+
+TOKENS_AT_ONCE = 16384
+"""Tokens in one forward, about, so that long tests fit in memory."""
+
+Scores = dict[str, tuple[float, ...]]
+
+
+def evaluate(
+    model: nn.Module, task: Task, experiment: Experiment, device: torch.device
+) -> tuple[Scores, ByPosition | None]:
+    """Test a model at every test length; the examples depend on the experiment's seed and lengths only.
+
+    Returns:
+        For each metric one score a test length, and for text the bits per byte by position at the longest.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            held_out = task.held_out()
+            if task.metric == "bits_per_byte":
+                return _text(model, held_out, experiment, device)
+            pairs = [_symbols(model, held_out, length, experiment, device) for length in experiment.test_lengths]
+    finally:
+        model.train(was_training)
+    exact, symbol = zip(*pairs, strict=True)
+    return {"exact_match": exact, "symbol_accuracy": symbol}, None
+
+
+def _symbols(
+    model: nn.Module, task: Task, length: int, experiment: Experiment, device: torch.device
+) -> tuple[float, float]:
+    examples = task.sample(_generator(experiment, length), experiment.test_examples, length)
+    exact, right, scored = 0, 0, 0
+    batch = max(1, TOKENS_AT_ONCE // examples.tokens.shape[1])
+    for tokens, answer in zip(examples.tokens.split(batch), examples.answer.split(batch), strict=True):
+        tokens, wanted = tokens.to(device), answer[:, 1:].to(device)
+        correct = model(tokens[:, :-1]).argmax(-1) == tokens[:, 1:]  # [batch, total - 1]
+        exact += int((correct | ~wanted).all(dim=1).sum())
+        right += int((correct & wanted).sum())
+        scored += int(wanted.sum())
+    return exact / experiment.test_examples, right / scored
+
+
+def _text(model: nn.Module, task: Task, experiment: Experiment, device: torch.device) -> tuple[Scores, ByPosition]:
+    longest = experiment.test_lengths[-1]
+    tokens = task.sample(_generator(experiment, 0), experiment.test_examples, longest).tokens
+    last = scored_bytes(experiment)
+    bits = {length: _bits(model, tokens[:, -length:], device) for length in experiment.test_lengths}
+    scores = tuple(bits[length][:, -last:].mean().item() for length in experiment.test_lengths)
+    return {"bits_per_byte": scores}, by_position(bits[longest], last)
+
+
+def scored_bytes(experiment: Experiment) -> int:
+    """How many bytes at the end of each window of text are scored: a quarter of the trained length."""
+    return max(1, min(experiment.train_length // 4, experiment.test_lengths[0] - 1))
+
+
+def by_position(bits: Tensor, width: int) -> ByPosition:
+    """Mean over windows of `bits [windows, length - 1]` in bins of `width` positions; position 0 is never predicted."""
+    length = bits.shape[1] + 1
+    edges = [*range(0, length, width), length]
+    means = [bits[:, max(low - 1, 0) : high - 1].mean().item() for low, high in pairwise(edges)]
+    return ByPosition(tuple(edges), tuple(means))
+
+
+def _bits(model: nn.Module, tokens: Tensor, device: torch.device) -> Tensor:
+    """Bits of each byte after the first, `[windows, length - 1]`."""
+    rows: list[Tensor] = []
+    for part in tokens.split(max(1, TOKENS_AT_ONCE // tokens.shape[1])):
+        part = part.to(device)
+        logits = model(part[:, :-1])  # [windows, length - 1, vocabulary]
+        nats = cross_entropy(logits.transpose(1, 2).float(), part[:, 1:], reduction="none")
+        rows.append(nats.double().cpu() / math.log(2))
+    return torch.cat(rows)
+
+
+def _generator(experiment: Experiment, length: int) -> torch.Generator:
+    # Far from the seeds of training, which are small numbers, and the same for every encoding.
+    return torch.Generator().manual_seed(2**40 + experiment.seed * 2**20 + length)

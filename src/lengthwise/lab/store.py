@@ -1,0 +1,193 @@
+"""Runs on disk: one folder each, named by what the experiment is.
+
+    runs/<task>-<encoding>-s<seed>-<hash>/
+        experiment.json     the settings, written first
+        checkpoint.safetensors   weights, optimizer and random state while training runs; removed at the end
+        model.safetensors   trained weights
+        result.json         scores and losses, written last: a run with it is done
+        lock                held by the process that trains
+
+A file appears whole or not at all: it is written under another name, flushed to the disk, and renamed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+from lengthwise.errors import InvalidArgument, StorageError
+from lengthwise.lab.experiment import Experiment
+from lengthwise.lab.result import Result, result_from_json
+
+
+class RunFolder:
+    """The folder of one experiment.
+
+    Args:
+        root: folder of all runs; made where it is missing.
+        experiment: decides the folder's name.
+    """
+
+    def __init__(self, root: Path, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.path = Path(root) / experiment.address
+
+    def result(self) -> Result | None:
+        """The stored result, or None where the run is not done."""
+        path = self.path / "result.json"
+        return read_result(path) if path.exists() else None
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Hold the folder for this process alone.
+
+        Raises:
+            StorageError: it can't be made or written, or another process holds it.
+        """
+        with _storage(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StorageError(
+                    f"another process is training {self.path.name}: wait for it, or choose another folder with --runs"
+                ) from None
+            yield
+        finally:
+            os.close(handle)
+
+    def write_experiment(self) -> None:
+        """Write the settings."""
+        text = json.dumps(self.experiment.as_dict(), indent=1)
+        write_whole(self.path / "experiment.json", text.encode())
+
+    def write_checkpoint(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Write the state of training."""
+        write_whole(self.path / "checkpoint.safetensors", save(tensors))
+
+    def checkpoint(self) -> dict[str, torch.Tensor] | None:
+        """The state of training that was written last, or None."""
+        path = self.path / "checkpoint.safetensors"
+        if not path.exists():
+            return None
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise StorageError(f"the checkpoint {path} can't be read ({error}): delete it to train anew") from error
+
+    def finish(self, weights: dict[str, torch.Tensor], result: Result) -> None:
+        """Write the trained weights and the result, then drop the checkpoint."""
+        write_whole(self.path / "model.safetensors", save(weights))
+        write_whole(self.path / "result.json", result.to_json().encode())
+        (self.path / "checkpoint.safetensors").unlink(missing_ok=True)
+
+
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The trained weights in a run folder.
+
+    Raises:
+        StorageError: the run is not done, or the file can't be read.
+    """
+    path = folder / "model.safetensors"
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise StorageError(f"no trained weights at {path} ({error}): run the experiment first") from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a crash at any moment leaves the old one or the new one, never a part.
+
+    Raises:
+        StorageError: the folder can't be written, or the disk is full; the old file is still there.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with _storage(path):
+        try:
+            with open(partial, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name itself has to reach the disk
+        finally:
+            os.close(folder)
+
+
+def read_result(path: Path) -> Result:
+    """The result in a `result.json`.
+
+    Raises:
+        StorageError: it can't be read, or is not a result.
+    """
+    try:
+        return result_from_json(path.read_text())
+    except (OSError, UnicodeDecodeError, InvalidArgument) as error:
+        raise StorageError(
+            f"{path} holds no result ({error}): delete its folder to run the experiment again"
+        ) from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises:
+        StorageError: it can't be read.
+    """
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise StorageError(f"{path} can't be read ({error})") from error
+    if not isinstance(data, dict):
+        raise StorageError(f"{path} holds no settings")
+    return cast("dict[str, Any]", data)
+
+
+def find_results(places: list[Path]) -> tuple[list[Result], list[Path]]:
+    """Results in run folders, or in folders of them; and the folders of runs that are not done.
+
+    Raises:
+        StorageError: a place does not exist, or holds neither.
+    """
+    done: list[Result] = []
+    unfinished: list[Path] = []
+    for place in places:
+        if not place.exists():
+            raise StorageError(f"{place} does not exist: give a run folder, or the folder that holds them")
+        folders = sorted({file.parent for file in place.glob("**/experiment.json")})
+        if not folders:
+            raise StorageError(f"{place} holds no runs: make some with 'lengthwise compare'")
+        for folder in folders:
+            if (folder / "result.json").exists():
+                done.append(read_result(folder / "result.json"))
+            else:
+                unfinished.append(folder)
+    return done, unfinished
+
+
+@contextmanager
+def _storage(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(
+            f"can't write {path}: {error.strerror or error}; free space or choose another folder"
+        ) from error
