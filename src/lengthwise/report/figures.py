@@ -61,20 +61,18 @@ def heat_map(comparison: Comparison, metric: Metric | None = None) -> Chart:
     known = [float(str(row["good"])) for row in rows if row["good"] is not None]
     # Shares go from 0 to 1 whatever was seen; bits per byte have no such ends.
     ends = [0.0, 1.0] if metric.scale != 1.0 else [min(known, default=0.0), max(known, default=1.0)]
-    strong = ends[0] + 0.8 * (ends[1] - ends[0])
     base = alt.Chart(alt.NamedData("rows")).encode(
         x=alt.X("length:O", title=_length_title(comparison), axis=alt.Axis(labelAngle=0)),
         y=alt.Y("encoding:N", title=None, sort=[comparison.label(name) for name in comparison.encodings]),
     )
+    # Never so strong that the theme's own colour of text could not be read on it.
+    scale = alt.Scale(domain=ends, range=[0.04, 0.7], clamp=True)
     fill = base.mark_rect(color="#0072b2", cornerRadius=2).encode(
-        opacity=alt.Opacity("good:Q", scale=alt.Scale(domain=ends, range=[0.06, 0.95], clamp=True), legend=None),
+        opacity=alt.Opacity("good:Q", scale=scale, legend=None),
         tooltip=[alt.Tooltip("encoding:N"), alt.Tooltip("length:O"), alt.Tooltip("text:N", title=metric.short)],
     )
     text = base.mark_text(fontSize=11).encode(text="text:N")
-    # White stands on a strong fill in either theme; elsewhere the theme's own colour of text does.
-    weak = text.transform_filter(f"!(datum.good >= {strong}) || datum.good === null")
-    bold = text.transform_filter(f"datum.good !== null && datum.good >= {strong}").encode(color=alt.value("#ffffff"))
-    layers: list[alt.Chart] = [fill, weak, bold]
+    layers: list[alt.Chart] = [fill, text]
     data = {"rows": rows}
     within = [length for length in comparison.lengths if length <= comparison.train_length]
     if within and len(within) < len(comparison.lengths):
@@ -172,8 +170,8 @@ def _lines(
         opacity=_shown(1.0),
         tooltip=[alt.Tooltip("encoding:N"), alt.Tooltip(f"{tip}:N"), alt.Tooltip("text:N", title="mean"), "seeds:Q"],
     )
-    full = point.transform_filter("!datum.untrained").mark_point(size=46, filled=True, opacity=1).add_params(_picked())
-    hollow = point.transform_filter("datum.untrained").mark_point(size=52, filled=False, strokeWidth=1.6)
+    full = point.transform_filter("!datum.untrained").mark_point(size=54, filled=True, opacity=1).add_params(_picked())
+    hollow = point.transform_filter("datum.untrained").mark_point(size=60, filled=False, strokeWidth=1.6)
     where = alt.Chart(alt.NamedData("trained")).encode(x="at:Q")
     rule = where.mark_rule(strokeWidth=1.5, strokeDash=[4, 3])
     text = where.mark_text(align="left", baseline="bottom", dx=-4, dy=-5, fontSize=11, fontWeight="bold")

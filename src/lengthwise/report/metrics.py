@@ -49,7 +49,7 @@ _METRICS = {
         Metric("exact_match", "Exact match (% of examples)", "exact match", True, 100.0, 1, " %", " points"),
         Metric(
             "symbol_accuracy",
-            "Symbol accuracy, teacher-forced (% of answer symbols)",
+            "Symbol accuracy, teacher-forced (%)",
             "teacher-forced symbol accuracy",
             True,
             100.0,

@@ -85,7 +85,7 @@ def render_page(
 
 def _vega() -> str:
     """Vega, Vega-Lite and vega-embed as one script that sets `vegaEmbed`."""
-    # None asks for the bundle that vl_convert keeps ready; its stubs wrongly want a snippet, which costs seconds a page.
+    # None asks for the bundle that vl_convert keeps ready; its stubs want a snippet, which costs seconds a page.
     return vl_convert.javascript_bundle(None)  # pyright: ignore[reportArgumentType]
 
 
