@@ -55,9 +55,9 @@
     });
   }
 
-  // Browsers that give a page from disk no clipboard still copy a selection.
+  // Browsers that keep the clipboard from a page on disk still copy a selection; where that fails too, the button says so.
   async function copy(text) {
-    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    if (navigator.clipboard && (await navigator.clipboard.writeText(text).then(() => true, () => false))) return;
     const area = document.createElement("textarea");
     area.value = text;
     document.body.append(area);
