@@ -97,10 +97,8 @@ class PairBias(Bias):
 
     def rows(self, start: int, stop: int) -> Float[Tensor, "*batch heads rows k"]:
         """Values of the queries `start` to `stop` only."""
-        if self.positions.axes != 1:
-            raise InvalidArgument("PairBias reads positions of one axis; OnAxis picks one of several")
-        q = self.positions.q[..., start:stop].unsqueeze(-1)
-        return self.of_pair(q, self.positions.k.unsqueeze(-2)).movedim(0, -3)
+        q, k = self.positions.one_axis()
+        return self.of_pair(q[..., start:stop].unsqueeze(-1), k.unsqueeze(-2)).movedim(0, -3)
 
 
 @dataclass(frozen=True, eq=False)

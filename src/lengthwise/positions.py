@@ -101,9 +101,9 @@ class Positions:
             causal: whether a token sees no later ones.
             device: where the tensors are made.
         """
+        for length in lengths:
+            _check_count("a length of a packed document", length)
         counts = [int(length) for length in lengths]
-        for count in counts:
-            _check_count("a length of a packed document", count)
         number = torch.tensor(counts, dtype=torch.int64, device=device)
         segment = torch.repeat_interleave(torch.arange(len(counts), device=device), number)[None]  # [1, total]
         start = torch.repeat_interleave(number.cumsum(0) - number, number)
@@ -125,6 +125,11 @@ class Positions:
             raise InvalidArgument(
                 f"attention_mask must be [batch, keys], not of shape {list(attention_mask.shape)}; "
                 "pass the mask of the tokenizer, not one of pairs"
+            )
+        if attention_mask.is_floating_point():
+            raise InvalidArgument(
+                f"attention_mask must be bool or integer, not {attention_mask.dtype}: one that is added to logits "
+                "means the opposite (pass mask == 0), and one of ones and zeros wants mask.bool()"
             )
         real = attention_mask.ne(0)
         keys = real.shape[1]
@@ -163,6 +168,12 @@ class Positions:
         return self.q.shape[2] if self.q.dim() == 3 else 1
 
     @property
+    def batch(self) -> int:
+        """Number of rows that differ; 1 where all rows of a batch stand at the same positions."""
+        sizes = (part.shape[0] for _, part in self._batched() if part.shape[0] != 1)
+        return next(sizes, 1)
+
+    @property
     def device(self) -> torch.device:
         """Where the positions lie."""
         return self.q.device
@@ -173,12 +184,34 @@ class Positions:
         rest = (self.q_segment, self.k_segment, self.q_order, self.k_order, self.window)
         return all(part is None for part in rest)
 
+    def one_axis(self) -> tuple[Tensor, Tensor]:
+        """Positions of the queries and of the keys as numbers, `[q]` or `[batch, q]`: for what reads one axis.
+
+        Raises:
+            InvalidArgument: positions of several axes.
+        """
+        if self.axes != 1:
+            raise InvalidArgument(f"positions of one axis are needed here, and these have {self.axes}")
+        if self.q.dim() != 3:
+            return self.q, self.k
+        q = self.q.squeeze(2)
+        return q, q if self.k is self.q else self.k.squeeze(2)
+
     def distance(self) -> Tensor:
         """Position of the query less that of the key: `[q, k]`, or `[batch, q, k]` from batched positions."""
-        if self.axes != 1:
-            raise InvalidArgument(f"positions have {self.axes} axes: a distance is defined for one axis only")
-        q, k = (place.squeeze(2) if place.dim() == 3 else place for place in (self.q, self.k))
+        q, k = self.one_axis()
         return q.unsqueeze(-1) - k.unsqueeze(-2)
+
+    def check_tokens(self, x: Tensor) -> None:
+        """Raise `InvalidArgument` unless each token of `x [batch, length, ...]` has a query position of its own.
+
+        One position for many tokens would broadcast in silence.
+        """
+        if x.shape[1] != self.q_length or self.batch not in (1, x.shape[0]):
+            raise InvalidArgument(
+                f"{x.shape[0]} rows of {x.shape[1]} tokens do not match positions of {self.batch} rows "
+                f"of {self.q_length}"
+            )
 
     def visible(self) -> Bool[Tensor, "*batch q k"] | None:
         """Which pairs may attend, `[q, k]` or `[batch, q, k]`; None where all do."""
@@ -211,7 +244,9 @@ class Positions:
 
     def new(self) -> Positions:
         """The queries as keys too: the positions at which new keys are rotated before they join a cache."""
-        q_order, _ = self.orders()
+        # Where order decides nothing, there may be more queries than keys, and then they are not the last of these.
+        ordered = self.causal or self.window is not None
+        q_order = self.orders()[0] if ordered else self.q_order
         return Positions(
             self.q,
             self.q,
@@ -241,7 +276,14 @@ class Positions:
         values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
         for name in _TENSORS:
             values[name] = None if values[name] is None else values[name].to(device)
+        if self.k is self.q:
+            values["k"] = values["q"]  # one tensor still: what is computed of it is computed once
         return Positions(**values)
+
+    def _batched(self) -> list[tuple[str, Tensor]]:
+        """Names and tensors of the parts that have a batch dimension."""
+        parts = [(name, getattr(self, name)) for name in _TENSORS]
+        return [(name, part) for name, part in parts if part is not None and part.dim() > 1]
 
     def _check(self) -> None:
         for name in ("q", "k"):
@@ -274,9 +316,23 @@ class Positions:
                     raise InvalidArgument(
                         f"{name}_{kind} of shape {list(part.shape)} does not match the {length} positions of {name!r}"
                     )
-        segment = self.q_segment
-        if segment is not None and segment.dim() != 2:
-            raise InvalidArgument(f"segments must be [batch, length], not of shape {list(segment.shape)}")
+                if part is not None and part.dtype != torch.int64:
+                    raise InvalidArgument(
+                        f"{name}_{kind} must be int64, not {part.dtype}"
+                        + (": padding is segment -1; Positions.padded makes segments of a mask" * (kind == "segment"))
+                    )
+        for segment in (self.q_segment, self.k_segment):
+            if segment is not None and segment.dim() != 2:
+                raise InvalidArgument(f"segments must be [batch, length], not of shape {list(segment.shape)}")
+        batch, first = 1, ""
+        for name, part in self._batched():
+            size = part.shape[0]
+            if batch != 1 and size not in (1, batch):
+                raise InvalidArgument(
+                    f"{first} has {batch} rows and {name} {size}: each must have 1 or the same number"
+                )
+            if batch == 1:
+                batch, first = size, name
         needs_order = self.causal or self.window is not None
         if needs_order and self.q_order is None and self.q_length > self.k_length:
             raise InvalidArgument(
@@ -290,12 +346,20 @@ class Positions:
 
 
 def _check_count(name: str, count: int) -> None:
+    if isinstance(count, float):
+        raise InvalidArgument(f"{name} must be a whole number, not {count!r}")
     if count < 0:
         raise InvalidArgument(f"{name} must not be negative, and is {count}")
 
 
 def _flatten(positions: Positions) -> tuple[list[Any], tuple[Any, ...]]:
     return [getattr(positions, name) for name in _TENSORS], tuple(getattr(positions, name) for name in _SETTINGS)
+
+
+def _flatten_with_keys(positions: Positions) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+    # Keys with brackets: torch.export replaces names in text, and `q` as an attribute begins `q_segment` too.
+    leaves, settings = _flatten(positions)
+    return [(pytree.MappingKey(name), leaf) for name, leaf in zip(_TENSORS, leaves, strict=True)], settings
 
 
 def _unflatten(leaves: Iterable[Any], settings: tuple[Any, ...]) -> Positions:
@@ -311,6 +375,7 @@ pytree.register_pytree_node(
     _flatten,
     _unflatten,
     serialized_type_name="lengthwise.Positions",
+    flatten_with_keys_fn=_flatten_with_keys,
     to_dumpable_context=list,
     from_dumpable_context=tuple,
 )

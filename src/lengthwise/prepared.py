@@ -55,10 +55,11 @@ def prepare(
         training: whether draws that belong to training are made.
 
     Raises:
-        InvalidArgument: an encoding made for causal attention with positions that are not.
+        InvalidArgument: an encoding made for causal attention with positions that are not, or no module at all.
     """
     if encoding is None:
         return Prepared(positions)
+    _check_module(encoding)
     if direction(encoding) == "causal" and not positions.causal:
         raise InvalidArgument(
             f"{type(encoding).__name__} is made for causal attention, and these positions see later tokens: "
@@ -74,6 +75,15 @@ def prepare(
         bias=encoding.logit_bias(positions) if isinstance(encoding, BiasesLogits) else None,
         logits=encoding.attention_logits if isinstance(encoding, ComputesLogits) else None,
     )
+
+
+def _check_module(encoding: object) -> None:
+    # A name, or a class that was not called, would pass for an encoding that does nothing.
+    if not isinstance(encoding, nn.Module):
+        raise InvalidArgument(
+            f"an encoding is a torch.nn.Module, not {encoding!r}: lengthwise.build makes one from a name, "
+            "and a class has to be called"
+        )
 
 
 @dataclass(frozen=True, eq=False)
