@@ -79,8 +79,8 @@ def heat_map(comparison: Comparison, metric: Metric | None = None) -> Chart:
         data["trained"] = [{"length": max(within), "mark": _trained(comparison)}]
         edge = alt.Chart(alt.NamedData("trained"))
         layers.append(edge.mark_rule(strokeWidth=2, strokeDash=[4, 3]).encode(x=alt.X("length:O", bandPosition=1)))
-    chart = alt.LayerChart(layer=layers, datasets=data, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
-    return chart.properties(width="container", height=alt.Step(30))
+    height = 30 * len(comparison.encodings)
+    return alt.LayerChart(layer=layers, datasets=data).properties(width="container", height=height)
 
 
 def loss_by_step(comparison: Comparison, look: Mapping[str, Style] | None = None) -> Chart:
