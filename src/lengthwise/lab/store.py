@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from lengthwise.errors import InvalidArgument, StorageError
+from lengthwise.files import write_whole
 from lengthwise.lab.experiment import Experiment
 from lengthwise.lab.result import Result, result_from_json
 
@@ -53,9 +54,13 @@ class RunFolder:
         Raises:
             StorageError: it can't be made or written, or another process holds it.
         """
-        with _storage(self.path):
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StorageError(
+                f"can't write {self.path}: {error.strerror or error}; choose another folder with --runs"
+            ) from error
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,30 +109,6 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise StorageError(f"no trained weights at {path} ({error}): run the experiment first") from error
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a crash at any moment leaves the old one or the new one, never a part.
-
-    Raises:
-        StorageError: the folder can't be written, or the disk is full; the old file is still there.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with _storage(path):
-        try:
-            with open(partial, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the new name itself has to reach the disk
-        finally:
-            os.close(folder)
 
 
 def read_result(path: Path) -> Result:
@@ -179,15 +160,3 @@ def find_results(places: list[Path]) -> tuple[list[Result], list[Path]]:
             else:
                 unfinished.append(folder)
     return done, unfinished
-
-
-@contextmanager
-def _storage(path: Path) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(
-            f"can't write {path}: {error.strerror or error}; free space or choose another folder"
-        ) from error

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 import vl_convert
 
+from lengthwise.files import write_whole
 from lengthwise.lab.result import Result
 from lengthwise.lab.statistics import ENOUGH_SEEDS
 from lengthwise.report.colours import styles
@@ -18,7 +19,6 @@ from lengthwise.report.comparison import RESAMPLING_SEED, comparisons
 from lengthwise.report.sections import Section, duration, section
 from lengthwise.report.theme import FONT, theme_config
 from lengthwise.report.verdict import RULE
-from lengthwise.report.write import write_atomically
 
 TITLE = "Positional encodings past the trained length"
 
@@ -48,7 +48,7 @@ def write_page(
         StorageError: the file can't be written.
     """
     path = Path(path)
-    write_atomically(path, render_page(results, title=title, command=command, summaries=summaries).encode())
+    write_whole(path, render_page(results, title=title, command=command, summaries=summaries).encode())
     return path
 
 

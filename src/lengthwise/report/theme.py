@@ -9,7 +9,7 @@ import altair as alt
 import vl_convert
 
 from lengthwise.errors import InvalidArgument
-from lengthwise.report.write import write_atomically
+from lengthwise.files import write_whole
 
 Theme = Literal["light", "dark"]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
@@ -81,5 +81,5 @@ def save(
             content = vl_convert.vegalite_to_png(spec, scale=scale)
         case _:
             raise InvalidArgument(f"a figure is written to .html, .png or .svg, not to {path.name!r}")
-    write_atomically(path, content)
+    write_whole(path, content)
     return path

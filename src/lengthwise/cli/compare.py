@@ -1,0 +1,137 @@
+"""`lengthwise compare`: train the same small model with each encoding, and test it past the trained length."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from lengthwise.cli.progress import Live
+from lengthwise.cli.report import print_tables, write_report
+from lengthwise.errors import InvalidArgument, LengthwiseError
+from lengthwise.lab.experiment import Experiment, Training
+from lengthwise.lab.run import check, pick_device, pinned
+from lengthwise.lab.sweep import sweep
+from lengthwise.models.config import ModelConfig
+from lengthwise.tasks import Task, build_task
+
+ENCODINGS = ("none", "learned", "sinusoidal", "t5", "alibi", "rotary")
+SYMBOLS = Training(steps=2000, batch=32, learning_rate=2e-3)
+TEXT = Training(steps=800, batch=16, learning_rate=3e-3)
+
+
+def _names(metavar: str) -> object:
+    # The help texts say their defaults in words: tyro's hint would say None or 0.
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
+@dataclass(kw_only=True)
+class Compare:
+    """Train one small model with each encoding, and test it past the trained length."""
+
+    encodings: Annotated[tuple[str, ...], _names("NAME...")] = ENCODINGS
+    """Names or specs, such as "rotary(base=500000)" (default: none learned sinusoidal t5 alibi rotary)."""
+    tasks: Annotated[tuple[str, ...], _names("NAME...")] = ("text", "sort")
+    """Names or specs, such as "sort(symbols=32)" (default: text sort)."""
+    data: Annotated[tuple[Path, ...], _names("PATH...")] = ()
+    """Files or folders for the task text (default: Python's library sources)."""
+    train_length: Annotated[int | None, _names("N")] = None
+    """Longest length in training (default: 128 bytes of text, 10 symbols)."""
+    test_lengths: Annotated[tuple[int, ...], _names("N...")] = ()
+    """Lengths of the tests (default: up to 8 times that for text, 4 for symbols)."""
+    seeds: Annotated[int, _names("N")] = 2
+    """Models of each encoding, each from its own seed (default: 2)."""
+    steps: Annotated[int | None, _names("N")] = None
+    """Updates in training (default: 800 for text, 2000 for symbols)."""
+    batch: Annotated[int | None, _names("N")] = None
+    """Sequences in an update (default: 16 for text, 32 for symbols)."""
+    learning_rate: Annotated[float | None, _names("RATE")] = None
+    """At its highest (default: 0.003 for text, 0.002 for symbols)."""
+    dim: Annotated[int, _names("N")] = 64
+    """Width of the model (default: 64)."""
+    layers: Annotated[int, _names("N")] = 2
+    """Layers of the model (default: 2)."""
+    heads: Annotated[int, _names("N")] = 4
+    """Heads of the model (default: 4)."""
+    jobs: Annotated[int, _names("N")] = 0
+    """Runs side by side, one thread each (default: one a core)."""
+    device: Annotated[str, _names("NAME")] = "auto"
+    """cpu, cuda, ... (default: auto, a GPU where there is one)."""
+    runs: Annotated[Path, _names("PATH")] = Path("runs")
+    """Folder of all runs; what is in it is not run again (default: runs)."""
+    report: Annotated[Path, _names("FILE")] = Path("report.html")
+    """The page to write (default: report.html)."""
+    verbose: Verbose = False
+    """Show a traceback with an error."""
+
+    def run(self) -> int:
+        """Train, test, print, write."""
+        experiments = self.experiments()
+        live = Live(experiments, device=pick_device(self.device))
+        with live:
+            outcome = sweep(
+                experiments,
+                runs=self.runs,
+                jobs=self.jobs,
+                device=self.device,
+                on_progress=live.progress,
+                on_done=live.done,
+            )
+        if outcome.results:
+            print_tables(outcome.results)
+            write_report(outcome.results, self.report, command=shlex.join(["lengthwise", *sys.argv[1:]]))
+        if outcome.interrupted:
+            left = len(experiments) - len(outcome.results) - len(outcome.failures)
+            print(f"lengthwise: stopped with {left} runs not done; the same command goes on from here", file=sys.stderr)
+            return 130
+        if outcome.failures:
+            if self.verbose:
+                print(outcome.failures[0].details, file=sys.stderr)
+            first = outcome.failures[0]
+            raise LengthwiseError(
+                f"{len(outcome.failures)} of {len(experiments)} runs failed; first {first.experiment.address}: "
+                f"{first.message}"
+            )
+        return 0
+
+    def experiments(self) -> list[Experiment]:
+        """All that is to be run, checked: encodings by turns, so that a broken-off sweep has some of each."""
+        if not self.encodings or not self.tasks:
+            raise InvalidArgument("name at least one encoding and one task; 'lengthwise list' shows them")
+        if self.seeds < 1:
+            raise InvalidArgument(f"--seeds must be at least 1, not {self.seeds}")
+        if self.data and "text" not in self.tasks:
+            raise InvalidArgument("--data is read by the task text: add it to --tasks")
+        found: list[Experiment] = []
+        for spec in dict.fromkeys(self.tasks):
+            if self.data and spec == "text":
+                spec = f"text(paths={[str(path.resolve()) for path in self.data]!r})"
+            task = build_task(spec)
+            for seed in range(self.seeds):
+                for encoding in dict.fromkeys(self.encodings):
+                    found.append(pinned(self._experiment(encoding, spec, task, seed), task))
+                    if seed == 0:
+                        check(found[-1], task)
+        return found
+
+    def _experiment(self, encoding: str, spec: str, task: Task, seed: int) -> Experiment:
+        text = task.metric == "bits_per_byte"
+        length = (128 if text else 10) if self.train_length is None else self.train_length
+        ratios = (1.0, 1.5, 2.0, 4.0, 8.0) if text else (1.0, 1.2, 1.5, 2.0, 3.0, 4.0)
+        tests = self.test_lengths or tuple(sorted({round(length * ratio) for ratio in ratios}))
+        training = TEXT if text else SYMBOLS
+        changes = {"steps": self.steps, "batch": self.batch, "learning_rate": self.learning_rate}
+        return Experiment(
+            encoding=encoding,
+            task=spec,
+            train_length=length,
+            test_lengths=tests,
+            seed=seed,
+            model=ModelConfig(dim=self.dim, layers=self.layers, heads=self.heads),
+            training=replace(training, **{name: value for name, value in changes.items() if value is not None}),
+            test_examples=64 if text else 256,
+        )

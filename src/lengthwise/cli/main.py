@@ -1,0 +1,57 @@
+"""From arguments to a verb, and from errors to one line and an exit code.
+
+Exit codes: 0 done, 2 an error that the message explains, 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from lengthwise import __version__
+from lengthwise.cli.compare import Compare
+from lengthwise.cli.list import List
+from lengthwise.cli.report import Report
+from lengthwise.cli.show import Show
+from lengthwise.errors import LengthwiseError
+
+ABOUT = "Positional encodings for Transformers, and how they do past the trained length."
+
+Verb = (
+    Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Show, tyro.conf.subcommand("show")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given in (["--version"], ["-V"]):
+        print(f"lengthwise {__version__}")
+        return
+    verbose = bool({"-v", "--verbose"} & set(given))
+    verb = tyro.cli(
+        Verb, prog="lengthwise", description=ABOUT, args=given or ["--help"], config=(tyro.conf.OmitSubcommandPrefixes,)
+    )
+    try:
+        code = verb.run()
+        sys.stdout.flush()
+    except LengthwiseError as error:
+        if verbose:
+            traceback.print_exc()
+        print(f"lengthwise: {error}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        print("lengthwise: stopped", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)

@@ -1,0 +1,16 @@
+"""What every verb shares."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+Verbose = Annotated[bool, tyro.conf.arg(aliases=["-v"], help_behavior_hint=""), tyro.conf.FlagCreatePairsOff]
+"""The option that every verb has: show a traceback with an error."""
+
+
+def console() -> Console:
+    """Where results go; markup in the texts of users is not read."""
+    return Console(markup=False, highlight=False)

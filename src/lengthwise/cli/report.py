@@ -1,0 +1,65 @@
+"""`lengthwise report RUNS...`: the page again, from stored runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from lengthwise.cli.options import Verbose, console
+from lengthwise.errors import StorageError
+from lengthwise.lab.result import Result
+from lengthwise.lab.store import find_results
+from lengthwise.report.comparison import comparisons
+from lengthwise.report.page import write_page
+from lengthwise.report.tables import as_rich, summary
+from lengthwise.report.verdict import verdict
+from lengthwise.spec import parse_one
+from lengthwise.tasks import tasks
+
+
+@dataclass(kw_only=True)
+class Report:
+    """Write the report of stored runs: tables here, figures on one page."""
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS...", help_behavior_hint="")]
+    """Run folders, or folders that hold them."""
+    output: Path = Path("report.html")
+    """The page to write."""
+
+    verbose: Verbose = False
+    """Show a traceback with an error."""
+
+    def run(self) -> int:
+        """Read, print, write."""
+        results, unfinished = find_results(list(self.runs) or [Path("runs")])
+        for folder in unfinished:
+            print(f"lengthwise: {folder} is not done and left out", file=sys.stderr)
+        if not results:
+            raise StorageError(
+                f"no run in {', '.join(map(str, self.runs))} is done: finish them with 'lengthwise compare'"
+            )
+        print_tables(results)
+        write_report(results, self.output, command=None)
+        return 0
+
+
+def print_tables(results: Sequence[Result]) -> None:
+    """Print the table and the verdict of each comparison."""
+    out = console()
+    for group in comparisons(results):
+        out.print()
+        out.print(as_rich(summary(group), title=f"{group.task}: trained at {group.train_length} {group.length_counts}"))
+        out.print(verdict(group).text, style="bold")
+
+
+def write_report(results: Sequence[Result], path: Path, command: str | None) -> None:
+    """Write the page and print where it is."""
+    known = {result.experiment.task: parse_one(result.experiment.task).name for result in results}
+    summaries = {spec: tasks[name].summary for spec, name in known.items() if name in tasks}
+    written = write_page(results, path, command=command, summaries=summaries)
+    console().print(f"\nreport: {written.resolve().as_uri()}", soft_wrap=True)
