@@ -6,20 +6,31 @@ Pair m of a head at position p is turned by the angle p * theta_m (Su et al. 202
 
 The two published layouts pair either dims m and m + rotary_dim/2 ("half", GPT-NeoX and Llama in `transformers`) or
 dims 2m and 2m + 1 ("interleaved", the paper and GPT-J). Dims past `rotary_dim` pass through untouched.
+
+Three roads lead to the same numbers. Large tensors go block by block, since memory is their cost; small ones at once
+in few calls, since calls are theirs; under `torch.compile` and `torch.export` the formula stays as it is written.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from lengthwise.errors import InvalidArgument, nearest
 
 Layout = Literal["half", "interleaved"]
+
+# Elements from which memory costs more than the some 60 microseconds of a custom autograd function.
+_LARGE = 2**18
+# Elements of a block for each thread: three float32 blocks lie in a cache of a few MB.
+_BLOCK = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,26 +78,143 @@ class Rotation:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Turn each pair of dims of `x [batch, heads, length, head_dim]` by the angle whose cosine and sine are given."""
-    pairs = cos.shape[-1]
-    if x.dim() != 4 or x.shape[-2] != cos.shape[-2] or x.shape[-1] < 2 * pairs:
-        raise InvalidArgument(
-            f"expected [batch, heads, {cos.shape[-2]}, head_dim of at least {2 * pairs}] to rotate, "
-            f"not {list(x.shape)}: are heads and length in this order, and are the positions those of this tensor?"
-        )
+    """Turn each pair of dims of `x [batch, heads, length, head_dim]` by the angle whose cosine and sine are given.
+
+    `cos` and `sin` are float32 or wider, `[length, pairs]` or `[batch, length, pairs]`; `x` has any floating dtype and
+    any strides, and is left as it is. The result is contiguous and of the dtype of `x`, to which it is rounded once.
+    Gradients of any order flow to all three.
+
+    Raises:
+        InvalidArgument: shapes that do not fit, or an unknown layout.
+
+    Example:
+        >>> rotate(torch.tensor([[[[1.0, 2.0]]]]), torch.zeros(1, 1), torch.ones(1, 1), "half").tolist()
+        [[[[-2.0, 1.0]]]]
+    """
+    _check(x, cos, layout)
     if cos.dim() == 3:
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)  # [batch, 1, length, pairs]
-    wide = torch.promote_types(x.dtype, cos.dtype)
-    turned = x[..., : 2 * pairs].to(wide)
-    if layout == "half":
-        x1, x2 = turned[..., :pairs], turned[..., pairs:]
-        out = torch.cat((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1)
-    elif layout == "interleaved":
-        x1, x2 = turned[..., 0::2], turned[..., 1::2]
-        out = torch.stack((x1 * cos - x2 * sin, x2 * cos + x1 * sin), dim=-1).flatten(-2)
-    else:
+    if torch.compiler.is_compiling():
+        return _by_formula(x, cos, sin, layout)
+    if x.numel() < _LARGE:
+        return _at_once(x, cos, sin, layout)
+    return cast(Tensor, _InBlocks.apply(x, cos, sin, layout))
+
+
+def _by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """The formula as it is written: real numbers only, which compilers fuse and exporters can write down."""
+    x1, x2 = _pairs(x, cos, layout)
+    turned = x1 * cos - x2 * sin, x2 * cos + x1 * sin
+    out = torch.cat(turned, dim=-1) if layout == "half" else torch.stack(turned, dim=-1).flatten(-2)
+    return torch.cat((out.to(x.dtype), x[..., 2 * cos.shape[-1] :]), dim=-1)
+
+
+def _at_once(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """The fewest calls, all of a kind that autograd and `torch.func` can follow."""
+    rotary_dim, wide = 2 * cos.shape[-1], torch.promote_types(x.dtype, cos.dtype)
+    factors = _factors(cos.to(wide), sin.to(wide), layout)
+    if rotary_dim == x.shape[-1]:
+        return _turn(x.to(wide), factors).to(x.dtype).contiguous()
+    turned, rest = x[..., :rotary_dim], x[..., rotary_dim:]
+    return torch.cat((_turn(turned.to(wide), factors).to(x.dtype), rest), dim=-1).contiguous()
+
+
+class _InBlocks(torch.autograd.Function):
+    """The least traffic with memory: what is between reading `x` and writing the result stays in the cache.
+
+    The gradient is the rotation back, by the same blocks; `x` is kept only where angles are learned.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+        batch, heads, length, head_dim = x.shape
+        rotary_dim, wide = 2 * cos.shape[-1], torch.promote_types(x.dtype, cos.dtype)
+        factors = [f.expand(batch, 1, length, -1) for f in _factors(cos.to(wide), sin.to(wide), layout)]
+        out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        out[..., rotary_dim:] = x[..., rotary_dim:]
+        straight = x.dtype == wide and (layout == "half" or head_dim % 2 == 0)  # an odd head_dim parts complex numbers
+        block = _BLOCK * torch.get_num_threads() if x.device.type == "cpu" else x.numel()
+        row_size = max(1, heads * rotary_dim)
+        rows = min(length, block // row_size + 1)
+        some = block // (row_size * rows) + 1
+        for first, row in itertools.product(range(0, batch, some), range(0, length, rows)):
+            here = slice(first, first + some), slice(None), slice(row, row + rows)
+            source, target = x[*here, :rotary_dim], out[*here, :rotary_dim]
+            turn_by = [factor[here] for factor in factors]
+            if straight:
+                _turn(source, turn_by, target)
+            else:
+                target.copy_(_turn(source.to(wide), turn_by))
+        return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, cos, sin, ctx.layout = inputs
+        ctx.learned = any(ctx.needs_input_grad[1:3])
+        ctx.save_for_backward(x if ctx.learned else None, cos, sin)
+        ctx.save_for_forward(x, cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        (x, cos, sin), grad = ctx.saved_tensors, grad_outputs[0]
+        dx = _InBlocks.apply(grad, cos, -sin, ctx.layout)
+        if not ctx.learned:
+            return dx, None, None, None
+        (x1, x2), (g1, g2) = _pairs(x, cos, ctx.layout), _pairs(grad, cos, ctx.layout)
+        dcos, dsin = x1 * g1 + x2 * g2, x1 * g2 - x2 * g1  # [batch, heads, length, pairs]
+        return dx, dcos.sum_to_size(cos.shape), dsin.sum_to_size(sin.shape), None
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Tensor) -> Tensor:
+        # Linear in x; and in cosine and sine together, which do not act past rotary_dim.
+        (x, cos, sin), (dx, dcos, dsin, _) = ctx.saved_tensors, grad_inputs
+        moved = _InBlocks.apply(x[..., : 2 * cos.shape[-1]], dcos, dsin, ctx.layout)
+        return _InBlocks.apply(dx, cos, sin, ctx.layout) + pad(moved, (0, x.shape[-1] - moved.shape[-1]))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return torch.vmap(_at_once, in_dims)(*inputs), 0
+
+
+def _check(x: Tensor, cos: Tensor, layout: str) -> None:
+    length, rotary_dim = cos.shape[-2], 2 * cos.shape[-1]
+    batch = cos.shape[0] if cos.dim() == 3 and cos.shape[0] != 1 else None  # None: any
+    if x.dim() != 4 or x.shape[-2] != length or x.shape[-1] < rotary_dim or batch not in (None, x.shape[0]):
+        raise InvalidArgument(
+            f"expected [{batch or 'batch'}, heads, {length}, head_dim of at least {rotary_dim}] to rotate, "
+            f"not {list(x.shape)}: are heads and length in this order, and are the positions those of this tensor?"
+        )
+    if layout not in ("half", "interleaved"):
         raise InvalidArgument(f"unknown layout {layout!r}: {nearest(layout, ('half', 'interleaved'))}")
-    return torch.cat((out.to(x.dtype), x[..., 2 * pairs :]), dim=-1)
+
+
+def _pairs(x: Tensor, cos: Tensor, layout: Layout) -> Sequence[Tensor]:
+    """First and second dim of each pair, in the dtype of the arithmetic."""
+    turned = x[..., : 2 * cos.shape[-1]].to(torch.promote_types(x.dtype, cos.dtype))
+    return turned.chunk(2, dim=-1) if layout == "half" else (turned[..., 0::2], turned[..., 1::2])
+
+
+def _factors(cos: Tensor, sin: Tensor, layout: Layout) -> tuple[Tensor, ...]:
+    """What `_turn` multiplies by, made once for all heads and blocks."""
+    if layout == "half":
+        return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+    return (torch.complex(cos, sin),)
+
+
+def _turn(x: Tensor, factors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+    """Turn all dims of `x`, into `out` where given: x cos + (swapped x) sin, or a product of complex numbers."""
+    if len(factors) == 2:
+        x1, x2 = x.chunk(2, dim=-1)
+        return torch.addcmul(torch.cat((x2, x1), dim=-1) * factors[1], x, factors[0], out=out)
+    product = torch.mul(_as_complex(x), factors[0], out=None if out is None else _as_complex(out))
+    return torch.view_as_real(product).flatten(-2)
+
+
+def _as_complex(x: Tensor) -> Tensor:
+    """Dims 2m and 2m + 1 as one complex number; a copy only where they do not lie in memory as one."""
+    if x.stride(-1) != 1 or x.storage_offset() % 2 or any(stride % 2 for stride in x.stride()[:-1]):
+        x = x.clone(memory_format=torch.contiguous_format)
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
 
 
 def _cos_sin(angles: Tensor, scale: float) -> tuple[Tensor, Tensor]:

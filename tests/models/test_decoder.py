@@ -77,7 +77,9 @@ def test_a_fresh_model_is_nearly_indifferent_whatever_its_norm_and_activation(
 
 
 def test_parameters_are_those_of_the_formula(make_decoder: Make) -> None:
-    config = ModelConfig(vocabulary=50, dim=24, layers=3, heads=6, kv_heads=2, hidden=40, activation="swiglu")
+    config = ModelConfig(
+        vocabulary=50, dim=24, layers=3, heads=6, kv_heads=2, hidden=40, activation="swiglu", tied=True
+    )
     attention = 24 * 24 * 2 + 24 * 8 * 2
     block = attention + 3 * 24 * 40 + 2 * 24
     assert _count(make_decoder(None, config)) == 50 * 24 + 3 * block + 24
@@ -86,7 +88,7 @@ def test_parameters_are_those_of_the_formula(make_decoder: Make) -> None:
 
 
 def test_tied_weights_are_one_tensor_in_training_too(make_decoder: Make, config: ModelConfig, tokens: Tensor) -> None:
-    model = make_decoder("rotary")
+    model = make_decoder("rotary", replace(config, tied=True))
     assert model.head.weight is model.embedding.weight
     before = model.embedding.weight.detach().clone()
     model(tokens).logsumexp(-1).sum().backward()

@@ -69,7 +69,7 @@ def test_an_encoder_needs_a_vocabulary() -> None:
 
 
 def test_weights_are_tied_where_asked(make_encoder: Make, config: ModelConfig) -> None:
-    tied, apart = make_encoder(None), make_encoder(None, replace(config, tied=False))
+    tied, apart = (make_encoder(None, replace(config, tied=tied)) for tied in (True, False))
     assert tied.head.weight is tied.embedding.weight
     assert apart.head.weight is not apart.embedding.weight
 

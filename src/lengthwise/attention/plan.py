@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from lengthwise.attention.request import Request, Run, backends
@@ -32,7 +33,8 @@ class Plan:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attend: `[batch, heads, q, head_dim]` of q and the last dimension of v."""
         if self.request.q_length == 0 or self.request.k_length == 0:
-            return (q.sum(-1, keepdim=True) + v.sum()) * v.new_zeros(v.shape[-1])  # keeps gradients defined
+            # Zeros whose gradients are defined, and are zeros too: sums of nothing.
+            return (q[..., :0].sum(-1, keepdim=True) + v[..., :0].sum()).expand(*q.shape[:-1], v.shape[-1])
         return self.run(q, k, v)
 
 
@@ -72,14 +74,20 @@ def plan(request: Request, backend: str = "auto") -> Plan:
 
 def choose(request: Request) -> str:
     """Name of the cheapest backend that takes the request."""
-    able = [(backend.cost(request), name) for name, backend in backends.items() if backend.refuses(request) is None]
+    able = [(backends[name].cost(request), name) for name in _names() if backends[name].refuses(request) is None]
     return min(able)[1]
 
 
 def explain(request: Request) -> Explanation:
     """What each backend says to the request, without running any."""
     reasons: dict[str, str] = {}
-    for name, backend in backends.items():
+    for name in _names():
+        backend = backends[name]
         refusal = backend.refuses(request)
         reasons[name] = f"refuses: {refusal}" if refusal else f"can run, cost about {backend.cost(request):g}"
     return Explanation(choose(request), reasons)
+
+
+def _names() -> list[str]:
+    # A compiler can't trace the search for other packages' backends: it chooses among those that are loaded.
+    return [name for name, _ in backends.own_items()] if torch.compiler.is_compiling() else list(backends)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from lengthwise.attention.request import Request, Run, backends
+from lengthwise.errors import InvalidArgument
 
 
 class Reference:
@@ -31,8 +32,8 @@ class Reference:
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             weights = dropout(attention_probabilities(q, k, request), request.dropout)
-            out = weights @ _for_each_query_head(v, request).to(weights.dtype)
-            return out.to(q.dtype)
+            with torch.autocast(q.device.type, enabled=False):
+                return (weights @ _for_each_query_head(v, request).to(weights.dtype)).to(q.dtype)
 
         return run
 
@@ -48,10 +49,15 @@ def attention_probabilities(
     k = _for_each_query_head(k, request)
     if request.logits is not None:
         logits = request.logits(q, k, request.positions, request.scale).to(wide)
+        expected = (request.batch, request.heads, request.q_length, request.k_length)
+        if logits.shape != expected:
+            raise InvalidArgument(f"attention_logits returned {list(logits.shape)}, and not {list(expected)}")
     else:
-        logits = q.to(wide) @ k.to(wide).transpose(-1, -2) * request.scale
-    if request.bias is not None:
-        logits = logits + request.bias.dense()
+        with torch.autocast(q.device.type, enabled=False):
+            logits = q.to(wide) @ k.to(wide).transpose(-1, -2) * request.scale
+    bias = request.dense_bias()
+    if bias is not None:
+        logits = logits + bias
     visible = request.positions.visible()
     if visible is None:
         return logits.softmax(dim=-1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from lengthwise.bias import Bias
@@ -58,6 +59,18 @@ class Request:
             raise InvalidArgument(f"queries must be floating point, not {self.dtype}")
         if not 0.0 <= self.dropout < 1.0:
             raise InvalidArgument(f"dropout must be in [0, 1), not {self.dropout}")
+        if self.head_dim < 1:
+            raise InvalidArgument("queries and keys need a head_dim of at least 1, not 0")
+        if self.positions.device != self.device:
+            raise InvalidArgument(
+                f"positions are on {self.positions.device} and the queries on {self.device}: "
+                "positions.to(device) moves them"
+            )
+        if self.positions.batch not in (1, self.batch):
+            raise InvalidArgument(
+                f"positions are of {self.positions.batch} rows, and the tensors hold {self.batch}: "
+                "one row serves all, else each needs its own"
+            )
         if (self.positions.q_length, self.positions.k_length) != (self.q_length, self.k_length):
             raise InvalidArgument(
                 f"positions are of {self.positions.q_length} queries and {self.positions.k_length} keys, "
@@ -80,6 +93,8 @@ class Request:
         for name, x in (("q", q), ("k", k), ("v", v)):
             if x.dim() != 4:
                 raise InvalidArgument(f"{name} must be [batch, heads, length, head_dim], not of shape {list(x.shape)}")
+        if not q.dtype == k.dtype == v.dtype and not torch.is_autocast_enabled(q.device.type):
+            raise InvalidArgument(f"q, k and v must be of one dtype, not {q.dtype}, {k.dtype} and {v.dtype}")
         if k.shape[:3] != v.shape[:3]:
             raise InvalidArgument(f"k {list(k.shape)} and v {list(v.shape)} must agree in batch, heads and length")
         if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
@@ -103,9 +118,26 @@ class Request:
             positions=positions,
             bias=bias,
             logits=logits,
-            scale=q.shape[3] ** -0.5 if scale is None else scale,
+            scale=max(q.shape[3], 1) ** -0.5 if scale is None else scale,
             dropout=dropout,
         )
+
+    def dense_bias(self) -> Float[Tensor, "#batch heads q k"] | None:
+        """All values of the bias; its heads are query heads, and of its sizes only the batch may be 1.
+
+        Raises:
+            InvalidArgument: a bias of another shape, which would broadcast in silence.
+        """
+        if self.bias is None:
+            return None
+        dense = self.bias.dense()
+        dense = dense.unsqueeze(0) if dense.dim() == 3 else dense
+        if dense.shape[1:] != (self.heads, self.q_length, self.k_length) or dense.shape[0] not in (1, self.batch):
+            raise InvalidArgument(
+                f"the bias is of shape {list(dense.shape)}, and this attention needs [1 or {self.batch}, {self.heads} "
+                f"query heads, {self.q_length} queries, {self.k_length} keys]"
+            )
+        return dense
 
 
 class Backend(Protocol):

@@ -54,10 +54,10 @@ def attention_mask(request: Request) -> tuple[Tensor | None, bool]:
     visible = positions.visible()
     if visible is not None:
         visible = visible[None, None] if visible.dim() == 2 else visible.unsqueeze(1)
-    if request.bias is None:
+    bias = request.dense_bias()
+    if bias is None:
         return visible, False
-    bias = request.bias.dense()
-    bias = bias.unsqueeze(0) if bias.dim() == 3 else bias  # [1 or batch, heads, q, k]
     if request.device.type != "cpu" or request.dtype == torch.float64:
-        bias = bias.to(request.dtype)
+        # In float16 a far distance overflows to -inf, and a row of nothing else would give NaN.
+        bias = bias.to(request.dtype).clamp(min=torch.finfo(request.dtype).min)
     return bias if visible is None else bias.masked_fill(~visible, float("-inf")), False

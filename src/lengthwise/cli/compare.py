@@ -10,6 +10,7 @@ from typing import Annotated
 
 import tyro
 
+from lengthwise.cli.options import Verbose
 from lengthwise.cli.progress import Live
 from lengthwise.cli.report import print_tables, write_report
 from lengthwise.errors import InvalidArgument, LengthwiseError

@@ -59,7 +59,7 @@ class ALiBi(nn.Module):
         """The bias at `positions`, in float32."""
         return DistanceBias(self.of_distance, positions)
 
-    def of_distance(self, distance: Tensor) -> Float[Tensor, heads * distance]:
+    def of_distance(self, distance: Tensor) -> Float[Tensor, "heads ..."]:
         """Bias at distances of any shape."""
         slopes = torch.tensor(self.slopes, device=distance.device, dtype=torch.float32)
         return slopes.view(-1, *[1] * distance.dim()) * -distance.abs().float()  # whole numbers are exact up to 2^24

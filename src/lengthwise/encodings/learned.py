@@ -40,6 +40,8 @@ class Learned(nn.Module):
         super().__init__()
         if dim < 1 or max_length < 1:
             raise InvalidArgument(f"Learned needs dim and max_length of at least 1, not {dim} and {max_length}")
+        if not init_std >= 0:
+            raise InvalidArgument(f"init_std must be at least 0, not {init_std}")
         self.init_std = init_std
         self.table = nn.Parameter(torch.empty(max_length, dim))
         self.reset_parameters()
@@ -57,7 +59,8 @@ class Learned(nn.Module):
         self, x: Float[Tensor, "batch length dim"], positions: Positions
     ) -> Float[Tensor, "batch length dim"]:
         """Add the row of each position to `x`; the result has the dtype of `x`."""
-        place = positions.q
+        positions.check_tokens(x)
+        place = positions.one_axis()[0]
         if place.is_floating_point():
             raise InvalidArgument(
                 "a learned table has rows for whole positions only, and these are fractions: "
@@ -72,11 +75,14 @@ class Learned(nn.Module):
 
     def _check_range(self, positions: Positions) -> None:
         # Aligned positions lie below the number of keys, so the usual case is settled without reading a tensor.
-        if positions.aligned and positions.k_length <= self.max_position:
+        if positions.q.numel() == 0 or (positions.aligned and positions.k_length <= self.max_position):
             return
-        if torch.compiler.is_compiling() or positions.q.numel() == 0:
+        if positions.aligned and positions.plain:
+            low, high = 0, positions.k_length - 1  # and without segments they reach it: a compiler can tell too
+        elif torch.compiler.is_compiling():
             return
-        low, high = int(positions.q.min()), int(positions.q.max())
+        else:
+            low, high = int(positions.q.min()), int(positions.q.max())
         if low < 0 or high >= self.max_position:
             raise PositionOutOfRange(
                 f"position {low if low < 0 else high} is outside the learned table of {self.max_position} positions "

@@ -66,10 +66,9 @@ class Rotary(nn.Module):
 
     def rotation(self, positions: Positions) -> Rotation:
         """The rotation at `positions`; angles are formed in float64, cosines and sines are float32."""
-        if positions.axes != 1:
-            raise InvalidArgument(f"Rotary reads positions of one axis, and these have {positions.axes}")
-        q_angles = self._angles(positions.q)
-        k_angles = q_angles if positions.k is positions.q else self._angles(positions.k)
+        q, k = positions.one_axis()
+        q_angles = self._angles(q)
+        k_angles = q_angles if k is q else self._angles(k)
         return Rotation.of_angles(q_angles, k_angles, self.layout)
 
     def extra_repr(self) -> str:
@@ -77,7 +76,6 @@ class Rotary(nn.Module):
         return f"head_dim={self.head_dim}, base={self.base:g}, fraction={self.fraction:g}, layout={self.layout!r}"
 
     def _angles(self, place: Tensor) -> Float[Tensor, "*place pairs"]:
-        place = place.squeeze(2) if place.dim() == 3 else place
         wide = widest_float(place.device)
         exponent = torch.arange(0, self.rotary_dim, 2, device=place.device, dtype=wide) / self.rotary_dim
         return place.to(wide).unsqueeze(-1) * self.base**-exponent

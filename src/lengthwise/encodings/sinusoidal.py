@@ -1,4 +1,4 @@
-"""Fixed sinusoids, added to the token embeddings (Vaswani et al. 2017, 1706.03762, section 3.5).
+"""Fixed sinusoids, added to the token embeddings (Vaswani et al. 2017, section 3.5; 1706.03762, id UNVERIFIED).
 
     PE[p, 2m] = sin(p * base^(-2m/dim)),   PE[p, 2m + 1] = cos(the same)
 
@@ -61,7 +61,8 @@ class Sinusoidal(nn.Module):
         self, x: Float[Tensor, "batch length dim"], positions: Positions
     ) -> Float[Tensor, "batch length dim"]:
         """Add the sinusoids of each position to `x`; the result has the dtype of `x`."""
-        return x + self.table(positions.q).to(x.dtype)
+        positions.check_tokens(x)
+        return x + self.table(positions.one_axis()[0]).to(x.dtype)
 
     def table(self, place: Tensor) -> Float[Tensor, "*place dim"]:
         """Sinusoids of positions of any shape, float32, a last dimension of `dim` added."""

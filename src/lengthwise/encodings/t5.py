@@ -1,4 +1,6 @@
-"""T5's relative bias: one learned number for each head and bucket of distances (Raffel et al. 2020, 1910.10683).
+"""T5's relative bias: one learned number for each head and bucket of distances.
+
+Raffel et al. 2020 (1910.10683, id UNVERIFIED), section 2.1:
 
     logit(i, j) += E[bucket(j - i), h]
 
@@ -59,6 +61,8 @@ class T5Bias(nn.Module):
             raise InvalidArgument(
                 f"max_distance {max_distance} must be above {exact}, the distances that have a bucket of their own"
             )
+        if not init_std >= 0:
+            raise InvalidArgument(f"init_std must be at least 0, not {init_std}")
         self.heads, self.buckets, self.max_distance = heads, buckets, max_distance
         self.bidirectional, self.init_std = bidirectional, init_std
         self.table = nn.Parameter(torch.empty(buckets, heads))
@@ -77,14 +81,17 @@ class T5Bias(nn.Module):
         """The bias at `positions`, differentiable in the table."""
         return DistanceBias(self.of_distance, positions)
 
-    def of_distance(self, distance: Tensor) -> Float[Tensor, heads * distance]:
+    def of_distance(self, distance: Tensor) -> Float[Tensor, "heads ..."]:
         """Bias at distances `q - k` of any shape."""
-        return nn.functional.embedding(self.bucket(distance), self.table).movedim(-1, 0)
+        table = self.table.to(torch.promote_types(self.table.dtype, torch.float32))  # a bias is never narrower
+        return nn.functional.embedding(self.bucket(distance), table).movedim(-1, 0)
 
     def bucket(self, distance: Tensor) -> Int64[Tensor, "*distance"]:
         """Bucket of distances `q - k` (T5's relative position is `k - q`), exact in integers on every device."""
         side = self.buckets // 2 if self.bidirectional else self.buckets
-        edges = torch.tensor(_first_distances(side, self.max_distance), device=distance.device)
+        edges = torch.tensor(
+            _first_distances(side, self.max_distance), device=distance.device, dtype=distance.dtype
+        )  # of the distances' dtype: mapped positions leave fractions
         behind = torch.bucketize(distance.abs() if self.bidirectional else distance.clamp(min=0), edges, right=True)
         return behind + side * (distance < 0) if self.bidirectional else behind
 
