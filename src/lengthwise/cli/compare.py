@@ -32,40 +32,43 @@ def _names(metavar: str) -> object:
 
 @dataclass(kw_only=True)
 class Compare:
-    """Train one small model with each encoding, and test it past the trained length."""
+    """Train one small model with each encoding; test it past the trained length.
+
+    Defaults stand in parentheses.
+    """
 
     encodings: Annotated[tuple[str, ...], _names("NAME...")] = ENCODINGS
-    """Names or specs, such as "rotary(base=500000)" (default: none learned sinusoidal t5 alibi rotary)."""
+    """Names or specs: "rotary(base=500000)" (six kinds)."""
     tasks: Annotated[tuple[str, ...], _names("NAME...")] = ("text", "sort")
-    """Names or specs, such as "sort(symbols=32)" (default: text sort)."""
+    """Names or specs: "sort(symbols=32)" (text sort)."""
     data: Annotated[tuple[Path, ...], _names("PATH...")] = ()
-    """Files or folders for the task text (default: Python's library sources)."""
+    """Text to read: files, folders (Python's library)."""
     train_length: Annotated[int | None, _names("N")] = None
-    """Longest length in training (default: 128 bytes of text, 10 symbols)."""
+    """Longest in training (text 128 bytes, else 10)."""
     test_lengths: Annotated[tuple[int, ...], _names("N...")] = ()
-    """Lengths of the tests (default: up to 8 times that for text, 4 for symbols)."""
+    """Lengths to test (text up to 8 times, else 4)."""
     seeds: Annotated[int, _names("N")] = 2
-    """Models of each encoding, each from its own seed (default: 2)."""
+    """Models of each encoding, a seed each (2)."""
     steps: Annotated[int | None, _names("N")] = None
-    """Updates in training (default: 800 for text, 2000 for symbols)."""
+    """Updates in training (text 800, else 2000)."""
     batch: Annotated[int | None, _names("N")] = None
-    """Sequences in an update (default: 16 for text, 32 for symbols)."""
+    """Sequences in an update (text 16, else 32)."""
     learning_rate: Annotated[float | None, _names("RATE")] = None
-    """At its highest (default: 0.003 for text, 0.002 for symbols)."""
+    """At its highest (text 0.003, else 0.002)."""
     dim: Annotated[int, _names("N")] = 64
-    """Width of the model (default: 64)."""
+    """Width of the model (64)."""
     layers: Annotated[int, _names("N")] = 2
-    """Layers of the model (default: 2)."""
+    """Layers of the model (2)."""
     heads: Annotated[int, _names("N")] = 4
-    """Heads of the model (default: 4)."""
+    """Heads of the model (4)."""
     jobs: Annotated[int, _names("N")] = 0
-    """Runs side by side, one thread each (default: one a core)."""
+    """Runs side by side, one thread each (one a core)."""
     device: Annotated[str, _names("NAME")] = "auto"
-    """cpu, cuda, ... (default: auto, a GPU where there is one)."""
+    """cpu, cuda, ... (auto: a GPU where there is one)."""
     runs: Annotated[Path, _names("PATH")] = Path("runs")
-    """Folder of all runs; what is in it is not run again (default: runs)."""
+    """Folder of runs; those in it are kept (runs)."""
     report: Annotated[Path, _names("FILE")] = Path("report.html")
-    """The page to write (default: report.html)."""
+    """The page to write (report.html)."""
     verbose: Verbose = False
     """Show a traceback with an error."""
 
