@@ -34,7 +34,8 @@ class Plan:
         """Attend: `[batch, heads, q, head_dim]` of q and the last dimension of v."""
         if self.request.q_length == 0 or self.request.k_length == 0:
             # Zeros whose gradients are defined, and are zeros too: sums of nothing.
-            return (q[..., :0].sum(-1, keepdim=True) + v[..., :0].sum()).expand(*q.shape[:-1], v.shape[-1])
+            nothing = k[..., :0].sum() + v[..., :0].sum()
+            return (q[..., :0].sum(-1, keepdim=True) + nothing).expand(*q.shape[:-1], v.shape[-1])
         return self.run(q, k, v)
 
 

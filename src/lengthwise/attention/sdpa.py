@@ -49,7 +49,7 @@ def attention_mask(request: Request) -> tuple[Tensor | None, bool]:
     if request.bias is None and positions.plain:
         if not positions.causal or request.q_length == 1:  # the last token of all sees all
             return None, False
-        if request.q_length == request.k_length:
+        if request.q_length == request.k_length and request.scale > 0:  # its flag masks first, and 0 * -inf is NaN
             return None, True
     visible = positions.visible()
     if visible is not None:
