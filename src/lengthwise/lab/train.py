@@ -49,6 +49,7 @@ class Trainer:
         self.model, self.task, self.experiment, self.device = model, task, experiment, device
         self.training = experiment.training
         self.generator = torch.Generator().manual_seed(experiment.seed)
+        self.parameters = list(model.parameters())
         self.optimizer = make_optimizer(model, self.training)
         self.autocast = autocast(self.training, device)
         self.step = 0
@@ -112,7 +113,7 @@ class Trainer:
             loss = answer_loss(self.model, examples, self.device)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+        nn.utils.clip_grad_norm_(self.parameters, self.training.clip)
         self.optimizer.step()
         self.history.tokens += examples.tokens.numel()
         return loss.item()
