@@ -7,8 +7,8 @@ Pair m of a head at position p is turned by the angle p * theta_m (Su et al. 202
 The two published layouts pair either dims m and m + rotary_dim/2 ("half", GPT-NeoX and Llama in `transformers`) or
 dims 2m and 2m + 1 ("interleaved", the paper and GPT-J). Dims past `rotary_dim` pass through untouched.
 
-Three roads lead to the same numbers. Large tensors go block by block, since memory is their cost; small ones at once
-in few calls, since calls are theirs; under `torch.compile` and `torch.export` the formula stays as it is written.
+Three roads lead to the same numbers. Large tensors are rotated with the least traffic to memory, which is their cost;
+small ones in the fewest calls, which are theirs; under `torch.compile` and `torch.export` the formula stays as written.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Layout = Literal["half", "interleaved"]
 
 # Elements from which memory costs more than the some 60 microseconds of a custom autograd function.
 _LARGE = 2**18
-# Elements of a block for each thread: three float32 blocks lie in a cache of a few MB.
-_BLOCK = 2**18
+# Elements that each thread widens to float32 at a time: few enough for the cache, enough to keep threads from waiting.
+_BLOCK = 2**19
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +97,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     if torch.compiler.is_compiling():
         return _by_formula(x, cos, sin, layout)
     if x.numel() < _LARGE:
-        return _at_once(x, cos, sin, layout)
-    return cast(Tensor, _InBlocks.apply(x, cos, sin, layout))
+        return _by_calls(x, cos, sin, layout)
+    return cast(Tensor, _ByMemory.apply(x, cos, sin, layout))
 
 
 def _by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -109,7 +109,7 @@ def _by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     return torch.cat((out.to(x.dtype), x[..., 2 * cos.shape[-1] :]), dim=-1)
 
 
-def _at_once(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+def _by_calls(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """The fewest calls, all of a kind that autograd and `torch.func` can follow."""
     rotary_dim, wide = 2 * cos.shape[-1], torch.promote_types(x.dtype, cos.dtype)
     factors = _factors(cos.to(wide), sin.to(wide), layout)
@@ -119,8 +119,8 @@ def _at_once(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     return torch.cat((_turn(turned.to(wide), factors).to(x.dtype), rest), dim=-1).contiguous()
 
 
-class _InBlocks(torch.autograd.Function):
-    """The least traffic with memory: what is between reading `x` and writing the result stays in the cache.
+class _ByMemory(torch.autograd.Function):
+    """The least traffic to memory: the result is the only new large tensor; what is widened is so in blocks.
 
     The gradient is the rotation back, by the same blocks; `x` is kept only where angles are learned.
     """
@@ -133,18 +133,17 @@ class _InBlocks(torch.autograd.Function):
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         out[..., rotary_dim:] = x[..., rotary_dim:]
         straight = x.dtype == wide and (layout == "half" or head_dim % 2 == 0)  # an odd head_dim parts complex numbers
-        block = _BLOCK * torch.get_num_threads() if x.device.type == "cpu" else x.numel()
+        block = x.numel() if straight or x.device.type != "cpu" else _BLOCK * torch.get_num_threads()
         row_size = max(1, heads * rotary_dim)
         rows = min(length, block // row_size + 1)
         some = block // (row_size * rows) + 1
         for first, row in itertools.product(range(0, batch, some), range(0, length, rows)):
             here = slice(first, first + some), slice(None), slice(row, row + rows)
             source, target = x[*here, :rotary_dim], out[*here, :rotary_dim]
-            turn_by = [factor[here] for factor in factors]
-            if straight:
-                _turn(source, turn_by, target)
-            else:
-                target.copy_(_turn(source.to(wide), turn_by))
+            turned = target if straight else torch.empty(source.shape, dtype=wide, device=x.device)
+            _turn(source.to(wide), [factor[here] for factor in factors], turned)
+            if not straight:
+                target.copy_(turned)
         return out
 
     @staticmethod
@@ -157,7 +156,7 @@ class _InBlocks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         (x, cos, sin), grad = ctx.saved_tensors, grad_outputs[0]
-        dx = _InBlocks.apply(grad, cos, -sin, ctx.layout)
+        dx = _ByMemory.apply(grad, cos, -sin, ctx.layout)
         if not ctx.learned:
             return dx, None, None, None
         (x1, x2), (g1, g2) = _pairs(x, cos, ctx.layout), _pairs(grad, cos, ctx.layout)
@@ -165,15 +164,15 @@ class _InBlocks(torch.autograd.Function):
         return dx, dcos.sum_to_size(cos.shape), dsin.sum_to_size(sin.shape), None
 
     @staticmethod
-    def jvp(ctx: Any, *grad_inputs: Tensor) -> Tensor:
+    def jvp(ctx: Any, *grad_inputs: Any) -> Tensor:
         # Linear in x; and in cosine and sine together, which do not act past rotary_dim.
         (x, cos, sin), (dx, dcos, dsin, _) = ctx.saved_tensors, grad_inputs
-        moved = _InBlocks.apply(x[..., : 2 * cos.shape[-1]], dcos, dsin, ctx.layout)
-        return _InBlocks.apply(dx, cos, sin, ctx.layout) + pad(moved, (0, x.shape[-1] - moved.shape[-1]))
+        moved = _ByMemory.apply(x[..., : 2 * cos.shape[-1]], dcos, dsin, ctx.layout)
+        return _ByMemory.apply(dx, cos, sin, ctx.layout) + pad(moved, (0, x.shape[-1] - moved.shape[-1]))
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return torch.vmap(_at_once, in_dims)(*inputs), 0
+        return torch.vmap(_by_calls, in_dims)(*inputs), 0
 
 
 def _check(x: Tensor, cos: Tensor, layout: str) -> None:
@@ -202,12 +201,17 @@ def _factors(cos: Tensor, sin: Tensor, layout: Layout) -> tuple[Tensor, ...]:
 
 
 def _turn(x: Tensor, factors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
-    """Turn all dims of `x`, into `out` where given: x cos + (swapped x) sin, or a product of complex numbers."""
-    if len(factors) == 2:
-        x1, x2 = x.chunk(2, dim=-1)
-        return torch.addcmul(torch.cat((x2, x1), dim=-1) * factors[1], x, factors[0], out=out)
-    product = torch.mul(_as_complex(x), factors[0], out=None if out is None else _as_complex(out))
-    return torch.view_as_real(product).flatten(-2)
+    """Turn all dims of `x`, into `out` where given."""
+    if len(factors) == 1:
+        product = torch.mul(_as_complex(x), factors[0], out=None if out is None else _as_complex(out))
+        return torch.view_as_real(product).flatten(-2)
+    (cos, sin), (x1, x2) = factors, x.chunk(2, dim=-1)
+    if out is None:
+        return torch.addcmul(torch.cat((x2, x1), dim=-1) * sin, x, cos)
+    torch.mul(x, cos, out=out)
+    for half, other, factor in zip(out.chunk(2, dim=-1), (x2, x1), sin.chunk(2, dim=-1), strict=True):
+        half.addcmul_(other, factor)
+    return out
 
 
 def _as_complex(x: Tensor) -> Tensor:
