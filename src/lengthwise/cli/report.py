@@ -17,7 +17,7 @@ from lengthwise.lab.store import find_results
 from lengthwise.report.comparison import comparisons
 from lengthwise.report.page import write_page
 from lengthwise.report.tables import as_rich, summary
-from lengthwise.report.verdict import verdict
+from lengthwise.report.verdict import RULE, verdict
 from lengthwise.spec import parse_one
 from lengthwise.tasks import tasks
 
@@ -55,6 +55,7 @@ def print_tables(results: Sequence[Result]) -> None:
         out.print()
         out.print(as_rich(summary(group), title=f"{group.task}: trained at {group.train_length} {group.length_counts}"))
         out.print(verdict(group).text, style="bold")
+    out.print(f"\n{RULE}", style="dim")
 
 
 def write_report(results: Sequence[Result], path: Path, command: str | None) -> None:

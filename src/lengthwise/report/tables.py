@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -129,18 +130,18 @@ def summary(comparison: Comparison, metric: Metric | None = None) -> Summary:
     return Summary(metric, columns, rows, _notes(comparison))
 
 
-def as_rich(table: Summary, *, title: str | None = None) -> Table:
-    """The table for a terminal; the best mean of each column is bold, untrained rows are dim."""
-    caption = Text("\n".join((table.metric.title + ".", *table.notes)))
-    out = Table(title=title and Text(title), caption=caption, box=SIMPLE_HEAD, title_justify="left")
-    out.caption_justify = "left"
+def as_rich(table: Summary, *, title: str | None = None) -> Group:
+    """The table for a terminal, its notes below; the best mean of each column is bold, untrained rows are dim."""
+    out = Table(box=SIMPLE_HEAD)
     out.add_column("encoding", no_wrap=True)
     for column in table.columns:
         out.add_column(f"{column.length}\n{column.times}", justify="right")
     for label, cells in table.rows:
         styles = ["bold" if cell.best else "dim" if cell.untrained else "" for cell in cells]
         out.add_row(Text(label), *(Text(cell.text, style) for cell, style in zip(cells, styles, strict=True)))
-    return out
+    # Not a title and a caption: these are folded to the width of the table.
+    head = [Text(title, "bold")] if title else []
+    return Group(*head, out, Text("\n".join((table.metric.title + ".", *table.notes)), "dim"))
 
 
 def _columns(comparison: Comparison) -> tuple[Column, ...]:
