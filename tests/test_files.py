@@ -40,7 +40,7 @@ def test_an_error_at_any_step_leaves_the_old_file_or_the_new_one_and_nothing_els
     owner, name = (os, step[3:]) if step.startswith("os.") else (Path, "open")
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, failing(number))
-        with pytest.raises(StorageError, match="can't write .*file: " + os.strerror(number)):
+        with pytest.raises(StorageError, match=r"can't write .*file: " + os.strerror(number)):
             write_whole(path, b"new")
     assert os.listdir(tmp_path) == ["file"]
     # Only the flush of the folder comes after the new file has its name.
@@ -113,7 +113,7 @@ def test_data_is_on_the_disk_before_it_has_its_name_and_the_name_after(
 def test_a_folder_in_the_place_of_the_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "inside").write_text("kept")
     for check in (check_file, lambda path: write_whole(path, b"new")):
-        with pytest.raises(StorageError, match="can't write .*: Is a directory"):
+        with pytest.raises(StorageError, match=r"can't write .*: Is a directory"):
             check(tmp_path)
     assert os.listdir(tmp_path) == ["inside"]
     assert not list(tmp_path.parent.glob(".*.partial"))
@@ -130,9 +130,9 @@ def test_a_path_below_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     below = tmp_path / "file" / "below" / "it"
     for check in (check_file, check_folder, lambda path: write_whole(path, b"new")):
-        with pytest.raises(StorageError, match="can't write .*: Not a directory"):
+        with pytest.raises(StorageError, match=r"can't write .*: Not a directory"):
             check(below)
-    with pytest.raises(StorageError, match="can't write .*: "):
+    with pytest.raises(StorageError, match=r"can't write .*: "):
         check_folder(tmp_path / "file")
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Literal, cast, get_args
 
-from lengthwise.errors import InvalidArgument
+from lengthwise.errors import InvalidArgument, nearest
 from lengthwise.models.config import ModelConfig
+
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -33,21 +37,27 @@ class Training:
     warmup: float = 0.05
     weight_decay: float = 0.01
     clip: float = 1.0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Precision = "auto"
     patience: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch"):
-            if getattr(self, name) < 1:
-                raise InvalidArgument(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise InvalidArgument(f"learning_rate must be above 0, not {self.learning_rate}")
+        for name, least in (("steps", 1), ("batch", 1), ("patience", 0)):
+            _check_count(name, getattr(self, name), least)
+        for name in ("learning_rate", "warmup", "weight_decay", "clip"):
+            # One number has one address, whether it was written 1 or 1.0.
+            object.__setattr__(self, name, _as_float(name, getattr(self, name)))
+        if not 0 < self.learning_rate < math.inf:
+            raise InvalidArgument(f"learning_rate must be above 0 and finite, not {self.learning_rate}")
         if not 0 <= self.warmup <= 1:
             raise InvalidArgument(f"warmup is a part of the steps, from 0 to 1, not {self.warmup}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InvalidArgument(f"weight_decay must be at least 0 and finite, not {self.weight_decay}")
         if not self.clip > 0:
-            raise InvalidArgument(f"clip must be above 0, not {self.clip}")
-        if self.patience < 0:
-            raise InvalidArgument(f"patience must not be negative, and is {self.patience}")
+            raise InvalidArgument(f"clip must be above 0, not {self.clip}; inf never clips")
+        if self.precision not in get_args(Precision):
+            raise InvalidArgument(
+                f"unknown precision {self.precision!r}: {nearest(self.precision, get_args(Precision))}"
+            )
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Experiment:
         task: spec string of the task, for example `"sort"`.
         train_length: longest length in training, in what the task counts (symbols, digits, bytes).
         test_lengths: lengths of the tests, rising.
-        seed: decides the first weights, the training data and the tests' examples.
+        seed: decides the first weights, the training data and the tests' examples; from 0 to 2**32 - 1.
         model: sizes of the model.
         training: how it is trained.
         test_examples: examples for each test length.
@@ -78,14 +88,13 @@ class Experiment:
     data: str = ""
 
     def __post_init__(self) -> None:
-        if self.train_length < 1:
-            raise InvalidArgument(f"train_length must be at least 1, not {self.train_length}")
-        if not self.test_lengths or any(length < 1 for length in self.test_lengths):
-            raise InvalidArgument(f"test_lengths must be positive whole numbers, at least one; not {self.test_lengths}")
+        for name, least in (("train_length", 1), ("test_examples", 1), ("seed", 0)):
+            _check_count(name, getattr(self, name), least)
+        if self.seed >= 2**32:
+            raise InvalidArgument(f"seed must be below 2**32, not {self.seed}")
+        object.__setattr__(self, "test_lengths", _as_lengths(self.test_lengths))
         if list(self.test_lengths) != sorted(set(self.test_lengths)):
             raise InvalidArgument(f"test_lengths must rise without repeats, not {self.test_lengths}")
-        if self.test_examples < 1:
-            raise InvalidArgument(f"test_examples must be at least 1, not {self.test_examples}")
 
     def as_dict(self) -> dict[str, object]:
         """As plain JSON data; `experiment_from_dict` gives the experiment back."""
@@ -107,5 +116,29 @@ def experiment_from_dict(data: dict[str, object]) -> Experiment:
         training = Training(**values.pop("training"))  # type: ignore[arg-type]
         lengths = tuple(values.pop("test_lengths"))  # type: ignore[arg-type]
         return Experiment(**values, test_lengths=lengths, model=model, training=training)  # type: ignore[arg-type]
-    except (KeyError, TypeError) as error:
+    except InvalidArgument:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(f"not the settings of an experiment: {error}") from None
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if not _is_count(value, least):
+        raise InvalidArgument(f"{name} must be a whole number of at least {least}, not {value!r}")
+
+
+def _as_float(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidArgument(f"{name} must be a number, not {value!r}")
+    return float(value)
+
+
+def _as_lengths(value: object) -> tuple[int, ...]:
+    lengths = tuple(cast("Sequence[int]", value)) if isinstance(value, tuple | list) else ()
+    if not lengths or not all(_is_count(length, 1) for length in lengths):
+        raise InvalidArgument(f"test_lengths must be positive whole numbers, at least one; not {value!r}")
+    return lengths

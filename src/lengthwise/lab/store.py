@@ -43,9 +43,18 @@ class RunFolder:
         self.path = Path(root) / experiment.address
 
     def result(self) -> Result | None:
-        """The stored result, or None where the run is not done."""
+        """The stored result, or None where the run is not done.
+
+        Raises:
+            StorageError: there is one that can't be read, or of another experiment.
+        """
         path = self.path / "result.json"
-        return read_result(path) if path.exists() else None
+        if not path.exists():
+            return None
+        result = read_result(path)
+        if result.experiment != self.experiment:
+            raise StorageError(f"{path} holds the result of another experiment: delete its folder to run this one")
+        return result
 
     @contextmanager
     def locked(self) -> Generator[None]:
