@@ -144,7 +144,7 @@ class Stack(nn.Module):
     def _share(self, x: Tensor, encoding: nn.Module | None, ready: Prepared, cache: KVCache | None) -> Shared:
         config, positions = self.config, ready.positions
         rotation, raw_keys = ready.rotation, False
-        if isinstance(encoding, Rotates) and cache is not None:
+        if cache is not None and isinstance(encoding, Rotates):
             raw_keys = cached_keys(encoding) == "raw"
             if (
                 not raw_keys
