@@ -85,7 +85,18 @@ class Trainer:
         return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Go on from a state.
+
+        Raises:
+            StorageError: it is that of another model, or no state at all.
+        """
+        try:
+            self._load(tensors)
+        except (LookupError, RuntimeError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise StorageError(f"the checkpoint does not fit the model ({reason}): delete it to train anew") from error
+
+    def _load(self, tensors: dict[str, Tensor]) -> None:
         stored = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
         load_weights(self.model, stored)
         moments: dict[int, dict[str, Tensor]] = {}
@@ -120,16 +131,16 @@ class Trainer:
 
     def _record(self, loss: float) -> None:
         self._sum, self._count = self._sum + loss, self._count + 1
-        every = max(1, self.training.steps // LOG_POINTS)
-        if self.step % every == 0 or self.step == self.training.steps:
-            self.history.steps.append(self.step)
-            self.history.losses.append(self._sum / self._count)
-            self._sum, self._count = 0.0, 0
         if self.training.patience:
             self._smooth = loss if self._smooth != self._smooth else 0.98 * self._smooth + 0.02 * loss
             if self._smooth < self._best:
                 self._best, self._best_step = self._smooth, self.step
             self.history.stopped_early = self.step - self._best_step >= self.training.patience
+        every = max(1, self.training.steps // LOG_POINTS)
+        if self.step % every == 0 or self.step == self.training.steps or self.history.stopped_early:
+            self.history.steps.append(self.step)
+            self.history.losses.append(self._sum / self._count)
+            self._sum, self._count = 0.0, 0
 
 
 def weights(model: Decoder) -> dict[str, Tensor]:
@@ -146,7 +157,11 @@ def load_weights(model: Decoder, stored: dict[str, Tensor]) -> None:
     Raises:
         StorageError: they are those of another model.
     """
-    missing, unexpected = model.load_state_dict(stored, strict=False)
+    try:
+        missing, unexpected = model.load_state_dict(stored, strict=False)
+    except RuntimeError as error:  # tensors of other shapes, a line each
+        reason = " ".join(str(error).splitlines()[1:2]).strip()
+        raise StorageError(f"stored weights do not fit the model: {reason}") from error
     if unexpected or set(missing) - ({"head.weight"} if model.config.tied else set()):
         raise StorageError(f"stored weights do not fit the model: missing {missing}, unexpected {unexpected}")
 
