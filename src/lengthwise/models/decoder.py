@@ -19,7 +19,7 @@ class Decoder(nn.Module):
     """Predicts the next token at every place.
 
     Token embeddings are multiplied by sqrt(dim) (Vaswani et al. 2017, section 3.4), so that they are of unit size
-    beside an encoding that is added to them, while the tied output layer keeps logits small at first.
+    beside an encoding that is added to them.
 
     Args:
         config: sizes, with a vocabulary.
@@ -76,7 +76,7 @@ class Decoder(nn.Module):
         attention_mask: Tensor | None = None,
         stop: int | None = None,
     ) -> Int64[Tensor, "batch longer"]:
-        """Greedy decoding: append the most likely token up to `new` times.
+        """Greedy decoding: append the most likely token up to `new` times, without dropout after `model.eval()`.
 
         Args:
             tokens: prompts, at least one token each.
