@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from lengthwise.lab.experiment import Experiment, Training
 from lengthwise.models.config import ModelConfig
 
 MODEL = ModelConfig(dim=16, layers=1, heads=2)
 SORT = Experiment("rotary", "sort(symbols=4)", 4, (4, 6), model=MODEL, training=Training(12, 4), test_examples=8)
+
+
+@pytest.fixture(autouse=True)
+def _keep_the_random_state() -> Generator[None]:
+    with torch.random.fork_rng(devices=[]):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -24,12 +24,6 @@ CPU = torch.device("cpu")
 Tiny = Callable[..., Experiment]
 
 
-@pytest.fixture(autouse=True)
-def _keep_the_random_state() -> Any:
-    with torch.random.fork_rng(devices=[]):
-        yield
-
-
 def trainer_of(experiment: Experiment) -> Trainer:
     task = build_task(experiment.task)
     return Trainer(make_model(experiment, task), task, experiment, CPU)

@@ -14,7 +14,7 @@ from torch import nn
 
 import lengthwise
 from lengthwise.build import build
-from lengthwise.errors import InvalidArgument
+from lengthwise.errors import InvalidArgument, StorageError
 from lengthwise.lab.evaluate import evaluate
 from lengthwise.lab.experiment import Experiment, experiment_from_dict
 from lengthwise.lab.result import Result
@@ -79,12 +79,15 @@ def run(
     if stored is not None:
         return stored
     with folder.locked(), torch.random.fork_rng(devices=[]):
+        stored = folder.result()
+        if stored is not None:  # by a process that held the folder until now
+            return stored
         folder.write_experiment()
         model = make_model(experiment, task).to(where)
         trainer = Trainer(model, task, experiment, where)
         checkpoint = folder.checkpoint()
         if checkpoint is not None:
-            trainer.load(checkpoint)
+            _resume(trainer, checkpoint, folder)
         _train(trainer, folder, on_progress, should_stop or (lambda: False), checkpoint_seconds)
         if on_progress is not None:
             on_progress(Progress("test", trainer.step, experiment.training.steps, trainer.history.losses[-1]))
@@ -119,7 +122,14 @@ def check(experiment: Experiment, task: Task) -> None:
             part.sample(torch.Generator().manual_seed(0), 1, least)
         if experiment.test_lengths[0] < 2 or experiment.train_length < 2:
             raise InvalidArgument("text needs lengths of at least 2 bytes: the first one is never predicted")
-    make_model(experiment, task)
+    with torch.random.fork_rng(devices=[]):
+        rows = _table_rows(make_model(experiment, task))
+    needed = rows_needed(experiment, task)
+    if rows is not None and rows < needed:
+        raise InvalidArgument(
+            f"{experiment.encoding!r} holds {rows} positions and the longest example needs {needed}: leave its length "
+            "to the experiment, or test shorter lengths"
+        )
 
 
 def make_model(experiment: Experiment, task: Task) -> Decoder:
@@ -158,8 +168,8 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.empty(1, device=device).tolist()  # the meta device has nothing to read
+    except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidArgument(f"device {name!r} can't be used here ({reason}); 'auto' and 'cpu' always work") from None
     return device
@@ -173,9 +183,17 @@ def load_model(folder: Path | str) -> tuple[Decoder, Experiment]:
     """
     path = Path(folder)
     experiment = experiment_from_dict(read_json(path / "experiment.json"))
-    model = make_model(experiment, build_task(experiment.task))
+    with torch.random.fork_rng(devices=[]):
+        model = make_model(experiment, build_task(experiment.task))
     load_weights(model, read_weights(path))
     return model.eval(), experiment
+
+
+def _resume(trainer: Trainer, checkpoint: dict[str, torch.Tensor], folder: RunFolder) -> None:
+    try:
+        trainer.load(checkpoint)
+    except StorageError as error:
+        raise StorageError(f"{folder.path / 'checkpoint.safetensors'} can't be gone on from: {error}") from error
 
 
 def _train(

@@ -92,7 +92,7 @@ class Trainer:
         """
         try:
             self._load(tensors)
-        except (LookupError, RuntimeError, TypeError, ValueError) as error:
+        except (StorageError, LookupError, RuntimeError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise StorageError(f"the checkpoint does not fit the model ({reason}): delete it to train anew") from error
 
@@ -162,8 +162,10 @@ def load_weights(model: Decoder, stored: dict[str, Tensor]) -> None:
     except RuntimeError as error:  # tensors of other shapes, a line each
         reason = " ".join(str(error).splitlines()[1:2]).strip()
         raise StorageError(f"stored weights do not fit the model: {reason}") from error
-    if unexpected or set(missing) - ({"head.weight"} if model.config.tied else set()):
-        raise StorageError(f"stored weights do not fit the model: missing {missing}, unexpected {unexpected}")
+    missing = [name for name in missing if not (model.config.tied and name == "head.weight")]
+    for names, fault in ((missing, "missing"), (unexpected, "unexpected")):
+        if names:
+            raise StorageError(f"stored weights do not fit the model: {len(names)} {fault}, the first is {names[0]!r}")
 
 
 def draw(task: Task, experiment: Experiment, generator: torch.Generator) -> Examples:
