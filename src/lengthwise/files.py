@@ -42,6 +42,13 @@ def write_whole(path: Path, data: bytes) -> None:
             os.close(folder)
 
 
+def remove_partials(folder: Path) -> None:
+    """Remove what killed processes have left half written; only while no other process writes there."""
+    with _told(folder):
+        for partial in folder.glob(".*.partial"):
+            partial.unlink(missing_ok=True)
+
+
 def check_file(path: Path) -> None:
     """Raise the `StorageError` of `write_whole` now, before work is done that would be lost; makes missing folders."""
     with _told(path):

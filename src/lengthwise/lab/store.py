@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from lengthwise.errors import InvalidArgument, StorageError
-from lengthwise.files import write_whole
+from lengthwise.files import remove_partials, write_whole
 from lengthwise.lab.experiment import Experiment
 from lengthwise.lab.result import Result, result_from_json
 
@@ -77,6 +77,11 @@ class RunFolder:
                 raise StorageError(
                     f"another process is training {self.path.name}: wait for it, or choose another folder with --runs"
                 ) from None
+            except OSError as error:  # some network file systems
+                raise StorageError(
+                    f"can't lock {self.path}: {error.strerror or error}; choose another folder with --runs"
+                ) from error
+            remove_partials(self.path)
             yield
         finally:
             os.close(handle)
@@ -150,13 +155,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def find_results(places: list[Path]) -> tuple[list[Result], list[Path]]:
-    """Results in run folders, or in folders of them; and the folders of runs that are not done.
+    """Results in run folders, or in folders of them; and the folders of runs that are not done. Each counts once.
 
     Raises:
         StorageError: a place does not exist, or holds neither.
     """
     done: list[Result] = []
     unfinished: list[Path] = []
+    seen: set[Path] = set()
     for place in places:
         if not place.exists():
             raise StorageError(f"{place} does not exist: give a run folder, or the folder that holds them")
@@ -164,6 +170,9 @@ def find_results(places: list[Path]) -> tuple[list[Result], list[Path]]:
         if not folders:
             raise StorageError(f"{place} holds no runs: make some with 'lengthwise compare'")
         for folder in folders:
+            if folder.resolve() in seen:
+                continue
+            seen.add(folder.resolve())
             if (folder / "result.json").exists():
                 done.append(read_result(folder / "result.json"))
             else:
