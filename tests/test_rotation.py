@@ -245,7 +245,7 @@ def test_inference_mode_and_no_grad_give_what_training_gives(road: str, layout: 
 
 
 def test_large_tensors_go_by_memory_and_keep_nothing_of_their_size_for_the_gradient(close: Close):
-    x, angles = normal(1, 16, 256, 64).requires_grad_(), angles_of(torch.arange(256), 64)
+    x, angles = normal(1, 16, 1024, 64).requires_grad_(), angles_of(torch.arange(1024), 64)
     kept: list[int] = []
 
     def keep(tensor: Tensor) -> Tensor:

@@ -27,10 +27,10 @@ from lengthwise.errors import InvalidArgument, nearest
 
 Layout = Literal["half", "interleaved"]
 
-# Elements from which memory costs more than the some 60 microseconds of a custom autograd function.
-_LARGE = 2**18
+# Elements from which memory costs more than calls, the some 60 microseconds of a custom autograd function among them.
+_LARGE = 2**20
 # Elements that each thread widens to float32 at a time: few enough for the cache, enough to keep threads from waiting.
-_BLOCK = 2**19
+_BLOCK = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +111,14 @@ def _by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 
 def _by_calls(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """The fewest calls, all of a kind that autograd and `torch.func` can follow."""
-    rotary_dim, wide = 2 * cos.shape[-1], torch.promote_types(x.dtype, cos.dtype)
-    factors = _factors(cos.to(wide), sin.to(wide), layout)
-    if rotary_dim == x.shape[-1]:
-        return _turn(x.to(wide), factors).to(x.dtype).contiguous()
-    turned, rest = x[..., :rotary_dim], x[..., rotary_dim:]
-    return torch.cat((_turn(turned.to(wide), factors).to(x.dtype), rest), dim=-1).contiguous()
+    rotary_dim = 2 * cos.shape[-1]
+    turned = x if rotary_dim == x.shape[-1] else x[..., :rotary_dim]
+    if x.dtype == cos.dtype:
+        out = _turn(turned, _factors(cos, sin, layout))
+    else:
+        wide = torch.promote_types(x.dtype, cos.dtype)
+        out = _turn(turned.to(wide), _factors(cos.to(wide), sin.to(wide), layout)).to(x.dtype)
+    return (out if turned is x else torch.cat((out, x[..., rotary_dim:]), dim=-1)).contiguous()
 
 
 class _ByMemory(torch.autograd.Function):
@@ -176,12 +178,13 @@ class _ByMemory(torch.autograd.Function):
 
 
 def _check(x: Tensor, cos: Tensor, layout: str) -> None:
-    length, rotary_dim = cos.shape[-2], 2 * cos.shape[-1]
-    batch = cos.shape[0] if cos.dim() == 3 and cos.shape[0] != 1 else None  # None: any
-    if x.dim() != 4 or x.shape[-2] != length or x.shape[-1] < rotary_dim or batch not in (None, x.shape[0]):
+    shape, table = x.shape, cos.shape
+    fits = len(shape) == 4 and shape[2] == table[-2] and shape[3] >= 2 * table[-1]
+    if not fits or (len(table) == 3 and table[0] != 1 and table[0] != shape[0]):
+        batch = "batch" if len(table) == 2 or table[0] == 1 else table[0]
         raise InvalidArgument(
-            f"expected [{batch or 'batch'}, heads, {length}, head_dim of at least {rotary_dim}] to rotate, "
-            f"not {list(x.shape)}: are heads and length in this order, and are the positions those of this tensor?"
+            f"expected [{batch}, heads, {table[-2]}, head_dim of at least {2 * table[-1]}] to rotate, "
+            f"not {list(shape)}: are heads and length in this order, and are the positions those of this tensor?"
         )
     if layout not in ("half", "interleaved"):
         raise InvalidArgument(f"unknown layout {layout!r}: {nearest(layout, ('half', 'interleaved'))}")
@@ -208,10 +211,9 @@ def _turn(x: Tensor, factors: Sequence[Tensor], out: Tensor | None = None) -> Te
     (cos, sin), (x1, x2) = factors, x.chunk(2, dim=-1)
     if out is None:
         return torch.addcmul(torch.cat((x2, x1), dim=-1) * sin, x, cos)
-    torch.mul(x, cos, out=out)
     for half, other, factor in zip(out.chunk(2, dim=-1), (x2, x1), sin.chunk(2, dim=-1), strict=True):
-        half.addcmul_(other, factor)
-    return out
+        torch.mul(other, factor, out=half)
+    return out.addcmul_(x, cos)
 
 
 def _as_complex(x: Tensor) -> Tensor:
