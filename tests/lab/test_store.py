@@ -44,7 +44,7 @@ def copy_of(done: tuple[Path, Result], place: Path) -> Path:
     return folder
 
 
-# --- one process a folder --------------------------------------------------------------------------------------------
+# --- one process a folder ------------------------------------------------------------
 
 
 def test_a_folder_that_another_process_holds_is_told_and_free_once_it_ends(tmp_path: Path, tiny: Tiny) -> None:
@@ -108,7 +108,7 @@ def test_a_process_that_is_refused_removes_nothing(tmp_path: Path, tiny: Tiny) -
         assert (folder.path / ".result.json.1.partial").exists()
 
 
-# --- what is written and read -------------------------------------------------------------------------------------------
+# --- what is written and read ------------------------------------------------------------
 
 
 def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path, tiny: Tiny) -> None:
@@ -181,7 +181,7 @@ def test_settings_that_cannot_be_read_are_told(tmp_path: Path, content: bytes) -
     assert "\n" not in str(caught.value)
 
 
-# --- finding -----------------------------------------------------------------------------------------------------------
+# --- finding ------------------------------------------------------------
 
 
 def test_results_are_found_in_a_run_folder_in_a_folder_of_runs_and_below_it(

@@ -40,7 +40,7 @@ def same_tensors(a: dict[str, Tensor], b: dict[str, Tensor], but: set[str] = fro
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a if name not in but)
 
 
-# --- the same numbers ----------------------------------------------------------------------------------------------
+# --- the same numbers ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.2}, {"tied": True, "encoding": "t5"}, {"precision": "bfloat16"}])
@@ -110,7 +110,7 @@ def test_two_encodings_with_the_same_seed_are_trained_on_the_same_examples(tiny:
     assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-# --- one update ----------------------------------------------------------------------------------------------------
+# --- one update ------------------------------------------------------------
 
 
 def test_the_rate_rises_over_the_warm_up_and_falls_to_zero_in_equal_steps() -> None:
@@ -217,7 +217,7 @@ def test_running_text_is_always_of_the_trained_length(tiny: Tiny, book: Path) ->
     assert shapes == {(3, 24)}
 
 
-# --- a whole training ----------------------------------------------------------------------------------------------
+# --- a whole training ------------------------------------------------------------
 
 
 def test_training_learns(tiny: Tiny) -> None:

@@ -76,9 +76,12 @@ def scored_bytes(experiment: Experiment) -> int:
 
 
 def by_position(bits: Tensor, width: int) -> ByPosition:
-    """Mean over windows of `bits [windows, length - 1]` in bins of `width` positions; position 0 is never predicted."""
+    """Mean over windows of `bits [windows, length - 1]` in bins of `width` positions.
+
+    Position 0 is never predicted: the first bin holds one byte less, and is left out where it would hold none.
+    """
     length = bits.shape[1] + 1
-    edges = [*range(0, length, width), length]
+    edges = [*range(0 if width > 1 else 1, length, width), length]
     means = [bits[:, max(low - 1, 0) : high - 1].mean().item() for low, high in pairwise(edges)]
     return ByPosition(tuple(edges), tuple(means))
 
