@@ -132,8 +132,9 @@ def test_a_path_below_a_file_is_told(tmp_path: Path) -> None:
     for check in (check_file, check_folder, lambda path: write_whole(path, b"new")):
         with pytest.raises(StorageError, match=r"can't write .*: Not a directory"):
             check(below)
-    with pytest.raises(StorageError, match=r"can't write .*: "):
-        check_folder(tmp_path / "file")
+    for check in (check_folder, lambda path: check_file(path / "page.html")):
+        with pytest.raises(StorageError, match=r"can't write .*: Not a directory"):
+            check(tmp_path / "file")
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:

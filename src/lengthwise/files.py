@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
-from errno import EISDIR
+from errno import EISDIR, ENOTDIR
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -89,6 +89,6 @@ def _told(path: Path) -> Generator[None]:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(
-            f"can't write {path}: {error.strerror or error}; free space, or choose another place"
-        ) from error
+        # A folder can't be made where a file stands: what exists is then the fault, not the answer.
+        reason = os.strerror(ENOTDIR) if isinstance(error, FileExistsError) else error.strerror or error
+        raise StorageError(f"can't write {path}: {reason}; free space, or choose another place") from error

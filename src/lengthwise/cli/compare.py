@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from lengthwise.cli.options import Verbose
 from lengthwise.cli.progress import Live
 from lengthwise.cli.report import print_tables, write_report
 from lengthwise.errors import InvalidArgument, LengthwiseError
+from lengthwise.files import check_file, check_folder
 from lengthwise.lab.experiment import Experiment, Training
 from lengthwise.lab.run import check, pick_device, pinned
 from lengthwise.lab.sweep import sweep
@@ -23,6 +25,11 @@ from lengthwise.tasks import Task, build_task
 ENCODINGS = ("none", "learned", "sinusoidal", "t5", "alibi", "rotary")
 SYMBOLS = Training(steps=2000, batch=32, learning_rate=2e-3)
 TEXT = Training(steps=800, batch=16, learning_rate=3e-3)
+
+
+def _once(specs: Sequence[str]) -> list[str]:
+    """Each spec once, in the order given."""
+    return list(dict.fromkeys(spec.strip() for spec in specs))
 
 
 def _names(metavar: str) -> object:
@@ -75,7 +82,10 @@ class Compare:
     def run(self) -> int:
         """Train, test, print, write."""
         experiments = self.experiments()
-        live = Live(experiments, device=pick_device(self.device))
+        device = pick_device(self.device)
+        check_folder(self.runs)
+        check_file(self.report)
+        live = Live(experiments, device=device)
         with live:
             outcome = sweep(
                 experiments,
@@ -84,6 +94,7 @@ class Compare:
                 device=self.device,
                 on_progress=live.progress,
                 on_done=live.done,
+                on_stop=live.stopping,
             )
         if outcome.results:
             print_tables(outcome.results)
@@ -106,17 +117,18 @@ class Compare:
         """All that is to be run, checked: encodings by turns, so that a broken-off sweep has some of each."""
         if not self.encodings or not self.tasks:
             raise InvalidArgument("name at least one encoding and one task; 'lengthwise list' shows them")
-        if self.seeds < 1:
-            raise InvalidArgument(f"--seeds must be at least 1, not {self.seeds}")
-        if self.data and "text" not in self.tasks:
+        for name, value, least in (("seeds", self.seeds, 1), ("jobs", self.jobs, 0)):
+            if value < least:
+                raise InvalidArgument(f"--{name} must be at least {least}, not {value}")
+        if self.data and "text" not in _once(self.tasks):
             raise InvalidArgument("--data is read by the task text: add it to --tasks")
         found: list[Experiment] = []
-        for spec in dict.fromkeys(self.tasks):
+        for spec in _once(self.tasks):
             if self.data and spec == "text":
                 spec = f"text(paths={[str(path.resolve()) for path in self.data]!r})"
             task = build_task(spec)
             for seed in range(self.seeds):
-                for encoding in dict.fromkeys(self.encodings):
+                for encoding in _once(self.encodings):
                     found.append(pinned(self._experiment(encoding, spec, task, seed), task))
                     if seed == 0:
                         check(found[-1], task)
@@ -126,7 +138,7 @@ class Compare:
         text = task.metric == "bits_per_byte"
         length = (128 if text else 10) if self.train_length is None else self.train_length
         ratios = (1.0, 1.5, 2.0, 4.0, 8.0) if text else (1.0, 1.2, 1.5, 2.0, 3.0, 4.0)
-        tests = self.test_lengths or tuple(sorted({round(length * ratio) for ratio in ratios}))
+        tests = tuple(sorted(set(self.test_lengths or (round(length * ratio) for ratio in ratios))))
         training = TEXT if text else SYMBOLS
         changes = {"steps": self.steps, "batch": self.batch, "learning_rate": self.learning_rate}
         return Experiment(

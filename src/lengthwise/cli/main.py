@@ -5,6 +5,7 @@ Exit codes: 0 done, 2 an error that the message explains, 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -33,20 +34,18 @@ Verb = (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in (["--version"], ["-V"]):
-        print(f"lengthwise {__version__}")
-        return
-    verbose = bool({"-v", "--verbose"} & set(given))
-    verb = tyro.cli(
-        Verb, prog="lengthwise", description=ABOUT, args=given or ["--help"], config=(tyro.conf.OmitSubcommandPrefixes,)
-    )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our symbols shows '?' in their place
     try:
-        code = verb.run()
-        sys.stdout.flush()
+        try:
+            code = _run(given)
+        finally:
+            sys.stdout.flush()  # here, where a closed pipe can be caught
     except LengthwiseError as error:
-        if verbose:
+        if {"-v", "--verbose"} & set(given):
             traceback.print_exc()
-        print(f"lengthwise: {error}", file=sys.stderr)
+        print(f"lengthwise: {' '.join(str(error).split())}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         print("lengthwise: stopped", file=sys.stderr)
@@ -55,3 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)
+
+
+def _run(given: list[str]) -> int:
+    if given in (["--version"], ["-V"]):
+        print(f"lengthwise {__version__}")
+        return 0
+    if given[:1] in (["-v"], ["--verbose"]):  # every verb has it, and people write it in front
+        given = [*given[1:], given[0]]
+    config = (tyro.conf.OmitSubcommandPrefixes,)
+    verb = tyro.cli(Verb, prog="lengthwise", description=ABOUT, args=given or ["--help"], config=config)
+    return verb.run()

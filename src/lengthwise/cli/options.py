@@ -13,4 +13,9 @@ Verbose = Annotated[bool, tyro.conf.arg(aliases=["-v"], help_behavior_hint=""), 
 
 def console() -> Console:
     """Where results go; markup in the texts of users is not read."""
-    return Console(markup=False, highlight=False)
+    return _Console(markup=False, highlight=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would leave with an exit code of its own

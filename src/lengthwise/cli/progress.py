@@ -56,6 +56,10 @@ class Live:
     ) -> None:
         self.bar.stop()
 
+    def stopping(self) -> None:
+        """Ctrl-C was seen."""
+        self.out.print("stopping: every run stores a checkpoint; Ctrl-C again ends them at once", soft_wrap=True)
+
     def progress(self, index: int, step: Step) -> None:
         """A run has gone on."""
         self.steps[index] = step.step

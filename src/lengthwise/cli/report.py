@@ -12,12 +12,9 @@ import tyro
 
 from lengthwise.cli.options import Verbose, console
 from lengthwise.errors import StorageError
+from lengthwise.files import check_file
 from lengthwise.lab.result import Result
 from lengthwise.lab.store import find_results
-from lengthwise.report.comparison import comparisons
-from lengthwise.report.page import write_page
-from lengthwise.report.tables import as_rich, summary
-from lengthwise.report.verdict import RULE, verdict
 from lengthwise.spec import parse_one
 from lengthwise.tasks import tasks
 
@@ -36,13 +33,15 @@ class Report:
 
     def run(self) -> int:
         """Read, print, write."""
-        results, unfinished = find_results(list(self.runs) or [Path("runs")])
+        places = list(self.runs) or [Path("runs")]
+        results, unfinished = find_results(places)
         for folder in unfinished:
             print(f"lengthwise: {folder} is not done and left out", file=sys.stderr)
         if not results:
             raise StorageError(
-                f"no run in {', '.join(map(str, self.runs))} is done: finish them with 'lengthwise compare'"
+                f"no run in {', '.join(map(str, places))} is done: finish them with 'lengthwise compare'"
             )
+        check_file(self.output)
         print_tables(results)
         write_report(results, self.output, command=None)
         return 0
@@ -50,6 +49,10 @@ class Report:
 
 def print_tables(results: Sequence[Result]) -> None:
     """Print the table and the verdict of each comparison."""
+    from lengthwise.report.comparison import comparisons  # here and below: figures are slow to load
+    from lengthwise.report.tables import as_rich, summary
+    from lengthwise.report.verdict import RULE, verdict
+
     out = console()
     for group in comparisons(results):
         out.print()
@@ -60,6 +63,8 @@ def print_tables(results: Sequence[Result]) -> None:
 
 def write_report(results: Sequence[Result], path: Path, command: str | None) -> None:
     """Write the page and print where it is."""
+    from lengthwise.report.page import write_page
+
     known = {result.experiment.task: parse_one(result.experiment.task).name for result in results}
     summaries = {spec: tasks[name].summary for spec, name in known.items() if name in tasks}
     written = write_page(results, path, command=command, summaries=summaries)

@@ -16,8 +16,6 @@ from lengthwise.cli.options import Verbose, console
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument, UnknownName, nearest
-from lengthwise.report.pictures import as_chart, as_lines, picture
-from lengthwise.report.theme import save
 from lengthwise.sites import CLAIMS, cached_keys, claims, direction
 from lengthwise.spec import parse_one
 from lengthwise.tasks import SymbolTask, build_task, tasks
@@ -27,15 +25,15 @@ from lengthwise.tasks import SymbolTask, build_task, tasks
 class Show:
     """Show one encoding or task: formula, parameters, source, claims, a picture."""
 
-    name: tyro.conf.Positional[str]
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
     """A name from `lengthwise list`, or a spec such as "rotary(base=500000)"."""
-    plot: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    plot: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """Write the picture to a .png, .svg or .html file instead of drawing it here."""
-    length: int = 64
+    length: Annotated[int, tyro.conf.arg(metavar="N")] = 64
     """Positions in the picture."""
-    dim: int = 64
+    dim: Annotated[int, tyro.conf.arg(metavar="N")] = 64
     """Width of the model."""
-    heads: int = 4
+    heads: Annotated[int, tyro.conf.arg(metavar="N")] = 4
     """Heads of the model."""
 
     verbose: Verbose = False
@@ -55,9 +53,15 @@ class Show:
     def _encoding(self, made: type[nn.Module]) -> None:
         if self.length < 2:
             raise InvalidArgument(f"--length must be at least 2, not {self.length}")
+        from lengthwise.report.pictures import as_chart, as_lines, picture  # figures are slow to load
+        from lengthwise.report.theme import save
+
         out = console()
         dims = Dims(self.dim, self.heads, max_length=self.length)
         encoding = build(self.name, dims)
+        drawn = picture(encoding, dims, self.length)
+        if self.plot is not None:
+            save(as_chart(drawn, self.name), self.plot)
         title = self.name if self.name == made.__name__ else f"{self.name}  ({made.__module__}.{made.__name__})"
         out.print(title, style="bold")
         out.print(f"{summary(made)}.\n")
@@ -81,13 +85,11 @@ class Show:
                 f"{'claims' if place == 0 else '':<11}{claim.replace('_', ' ')}: {CLAIMS.get(claim, '')}",
                 soft_wrap=True,
             )
-        drawn = picture(encoding, dims, self.length)
         if self.plot is None:
             out.print()
             for line in as_lines(drawn):
                 out.print(line, no_wrap=True)
         else:
-            save(as_chart(drawn, self.name), self.plot)
             out.print(f"\npicture: {self.plot}", soft_wrap=True)
 
     def _task(self) -> None:

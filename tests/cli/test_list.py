@@ -1,0 +1,115 @@
+"""`lengthwise list` and `lengthwise show`: everything that is registered, told in a screen."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lengthwise.attention import backends
+from lengthwise.encodings.registry import encodings
+from lengthwise.sites import CLAIMS
+from lengthwise.tasks import build_task, tasks
+
+Cli = Callable[..., Any]
+
+
+def test_list_names_everything_that_is_registered_in_80_columns(cli: Cli) -> None:
+    called = cli("list")
+    assert (called.code, called.err) == (0, "")
+    lines = called.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    first = {line.split()[0] for line in lines if line and line[0] != " "}
+    assert {*encodings, *tasks, *backends} <= first
+    assert all(str(made.paper).split(",")[0].split(" et al")[0] in called.out for _, made in encodings.items())
+    assert "\x1b" not in called.out
+
+
+@pytest.mark.parametrize("name", sorted(encodings))
+def test_show_tells_the_formula_parameters_source_claims_and_a_picture_of_every_encoding(cli: Cli, name: str) -> None:
+    called = cli("show", name)
+    assert (called.code, called.err) == (0, "")
+    assert called.out.startswith(name)
+    made = encodings[name]
+    assert str(made.formula) in called.out
+    assert str(made.paper) in called.out
+    for claim in made.claims:
+        assert f"{claim.replace('_', ' ')}: {CLAIMS[claim]}" in called.out
+    for field in ("formula", "acts on", "parameters", "trained", "source", "direction", "cache", "claims"):
+        assert sum(line.startswith(field) for line in called.out.splitlines()) == 1
+    assert "across: " in called.out
+    assert "\x1b" not in called.out
+    assert len(called.out.splitlines()) < 40
+
+
+@pytest.mark.parametrize("name", sorted(tasks))
+def test_show_tells_what_every_task_is_with_examples_that_are_right(cli: Cli, name: str) -> None:
+    called = cli("show", name)
+    assert (called.code, called.err) == (0, "")
+    task = build_task(name)
+    assert task.summary in called.out
+    assert task.length_counts in called.out
+    shown = [line.split(None, 1)[1] for line in called.out.splitlines() if line.startswith("example")]
+    assert shown == ([] if name == "text" else [f"{prompt}  ->  {answer}" for prompt, answer in task.examples])
+
+
+def test_show_takes_a_spec(cli: Cli) -> None:
+    called = cli("show", "rotary(base=500000, fraction=0.5)", "--dim", "32", "--heads", "2")
+    assert called.code == 0
+    assert "dim 32, 2 heads" in called.out
+    assert "down: pair of dims 0 to 3" in called.out
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "html"])
+def test_show_writes_a_picture(cli: Cli, tmp_path: Path, kind: str) -> None:
+    called = cli("show", "alibi", "--plot", f"new/picture.{kind}")
+    assert (called.code, called.err) == (0, "")
+    assert f"picture: new/picture.{kind}" in called.out
+    assert "across" not in called.out
+    content = (tmp_path / "new" / f"picture.{kind}").read_bytes()
+    assert len(content) > 2000
+    if kind == "png":
+        assert content.startswith(b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", content[16:24])
+        assert width > 600
+        assert height > 200
+    if kind == "svg":
+        assert content.startswith(b"<svg")
+        assert b"distance" in content
+    if kind == "html":
+        assert b"</html>" in content
+        assert b"https://cdn" not in content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rotray",), "unknown encoding or task 'rotray': did you mean 'rotary'?"),
+        (("srot",), "did you mean 'sort'"),
+        (("rotary(bas=3)",), "'rotary' has no parameter 'bas': did you mean 'base'?"),
+        (("rotary(base=",), "the spec does not parse here: rotary»(base="),
+        (("",), "the spec is empty"),
+        (("rotary + alibi",), "'+'"),
+        (("rotary", "--length", "1"), "--length must be at least 2, not 1"),
+        (("rotary", "--length", "0"), "--length must be at least 2, not 0"),
+        (("rotary", "--heads", "3"), "3 heads do not divide dim 64"),
+        (("rotary", "--dim", "12", "--heads", "4"), "even"),
+        (("rotary", "--dim", "0"), "dim must be a positive whole number, not 0"),
+        (("rotary", "--plot", "x.txt"), "a figure is written to .html, .png or .svg, not to 'x.txt'"),
+        (("rotary", "--plot", "/dev/null/x.png"), "can't write /dev/null/x.png: Not a directory"),
+        (("sort", "--plot", "x.png"), "'sort' is a task: --plot draws encodings"),
+        (("sort(symbols=1)",), "symbols of Sort must be a whole number of at least 2, not 1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_shown_is_told_before_anything_is_printed(
+    cli: Cli, arguments: tuple[str, ...], message: str
+) -> None:
+    called = cli("show", *arguments)
+    assert called.code == 2
+    assert message in called.err
+    assert called.err.count("\n") == 1
+    assert called.out == ""
