@@ -53,15 +53,19 @@ def check_file(path: Path) -> None:
     """Raise the `StorageError` of `write_whole` now, before work is done that would be lost; makes missing folders."""
     with _told(path):
         if not _is_stream(path):
-            check_folder(_target(path).parent)
+            _try(_target(path).parent)
 
 
 def check_folder(folder: Path) -> None:
     """Raise `StorageError` where files can't be written in a folder; makes it where it is missing."""
     with _told(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
+        _try(folder)
+
+
+def _try(folder: Path) -> None:
+    with TemporaryFile(dir=folder):
+        pass
 
 
 def _target(path: Path) -> Path:
@@ -86,8 +90,6 @@ def _is_stream(path: Path) -> bool:
 def _told(path: Path) -> Generator[None]:
     try:
         yield
-    except StorageError:
-        raise
     except OSError as error:
         # A folder can't be made where a file stands: what exists is then the fault, not the answer.
         reason = os.strerror(ENOTDIR) if isinstance(error, FileExistsError) else error.strerror or error

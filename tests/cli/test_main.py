@@ -77,7 +77,7 @@ def test_an_error_is_one_line_and_a_traceback_only_when_asked_for(cli: Cli, argu
 
 
 def test_an_error_of_several_lines_is_told_in_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: List) -> int:
+    def fail(_: List, __: object) -> int:
         raise InvalidArgument("first\n  second")
 
     monkeypatch.setattr(List, "run", fail)
@@ -85,7 +85,7 @@ def test_an_error_of_several_lines_is_told_in_one(cli: Cli, monkeypatch: pytest.
 
 
 def test_ctrl_c_leaves_one_line_and_the_exit_code_of_a_signal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(_: List) -> int:
+    def stop(_: List, __: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(List, "run", stop)

@@ -79,7 +79,7 @@ class Compare:
     verbose: Verbose = False
     """Show a traceback with an error."""
 
-    def run(self) -> int:
+    def run(self, given: Sequence[str]) -> int:
         """Train, test, print, write."""
         experiments = self.experiments()
         device = pick_device(self.device)
@@ -98,7 +98,7 @@ class Compare:
             )
         if outcome.results:
             print_tables(outcome.results)
-            write_report(outcome.results, self.report, command=shlex.join(["lengthwise", *sys.argv[1:]]))
+            write_report(outcome.results, self.report, command=shlex.join(["lengthwise", *given]))
         if outcome.interrupted:
             left = len(experiments) - len(outcome.results) - len(outcome.failures)
             print(f"lengthwise: stopped with {left} runs not done; the same command goes on from here", file=sys.stderr)

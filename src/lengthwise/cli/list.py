@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -21,7 +22,7 @@ class List:
     verbose: Verbose = False
     """Show a traceback with an error."""
 
-    def run(self) -> int:
+    def run(self, given: Sequence[str]) -> int:
         """Print one table of each kind."""
         out = console()
         table = _table("encoding", "acts on", "what it is", "paper")

@@ -64,4 +64,4 @@ def _run(given: list[str]) -> int:
         given = [*given[1:], given[0]]
     config = (tyro.conf.OmitSubcommandPrefixes,)
     verb = tyro.cli(Verb, prog="lengthwise", description=ABOUT, args=given or ["--help"], config=config)
-    return verb.run()
+    return verb.run(given)

@@ -31,7 +31,7 @@ class Report:
     verbose: Verbose = False
     """Show a traceback with an error."""
 
-    def run(self) -> int:
+    def run(self, given: Sequence[str]) -> int:
         """Read, print, write."""
         places = list(self.runs) or [Path("runs")]
         results, unfinished = find_results(places)

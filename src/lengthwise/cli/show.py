@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +40,7 @@ class Show:
     verbose: Verbose = False
     """Show a traceback with an error."""
 
-    def run(self) -> int:
+    def run(self, given: Sequence[str]) -> int:
         """Print what is known of it."""
         call = parse_one(self.name)
         if call.name in encodings:
