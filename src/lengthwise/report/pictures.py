@@ -17,10 +17,15 @@ from torch import Tensor, nn
 
 from lengthwise.attention.attend import attention_weights
 from lengthwise.dims import Dims
+from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.prepared import prepare
 
 SHADES = " ·░▒▓█"
+COLUMNS, ROWS = 256, 64
+"""Of a figure, at most; more are drawn as evenly spaced ones of them."""
+WHOLE = 2048
+"""Most positions in a picture of whole attention, which holds the square of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +46,11 @@ class Picture:
 
 
 def picture(encoding: nn.Module, dims: Dims, length: int = 64) -> Picture:
-    """What an encoding does at the first `length` positions of a model of these sizes."""
+    """What an encoding does at the first `length` positions of a model of these sizes.
+
+    Raises:
+        InvalidArgument: more than 2048 positions of an encoding that acts on whole logits, or on nothing.
+    """
     positions = Positions.sequence(length, causal=True)
     with torch.no_grad():
         prepared = prepare(encoding, positions)
@@ -51,8 +60,14 @@ def picture(encoding: nn.Module, dims: Dims, length: int = 64) -> Picture:
         if prepared.rotation is not None:
             return Picture("cosine of the angle of each pair", "position", "pair of dims", prepared.rotation.q_cos.T)
         if prepared.bias is not None:
-            last = prepared.bias.dense()[..., -1, :].flip(-1)  # of the last query, nearest key first
-            return Picture("added to the logit", "distance", "head", last)
+            # Of the last query alone, since all of them would take the square of the length; nearest key first.
+            last = prepare(encoding, Positions.step(length - 1)).bias
+            assert last is not None
+            return Picture("added to the logit", "distance", "head", last.dense()[..., -1, :].flip(-1))
+        if length > WHOLE:
+            raise InvalidArgument(
+                f"{type(encoding).__name__} is shown as whole attention, for at most {WHOLE} positions, not {length}"
+            )
         q = k = torch.zeros(1, dims.heads, length, dims.head_dim)
         weights = attention_weights(q, k, prepared if prepared.logits is not None else None)[0].mean(0)
         weights = weights / weights.amax(-1, keepdim=True)
@@ -78,8 +93,8 @@ def as_chart(drawn: Picture, title: str) -> alt.LayerChart:
     values = drawn.values.double()
     rows = [
         {drawn.x: x, drawn.y: y, "value": float(values[y, x])}
-        for y in range(values.shape[0])
-        for x in range(values.shape[1])
+        for y in _spread(values.shape[0], ROWS)
+        for x in _spread(values.shape[1], COLUMNS)
     ]
     signed = float(values.min()) < 0 < float(values.max())
     scale = alt.Scale(scheme="blueorange", domainMid=0) if signed else alt.Scale(scheme="viridis")
@@ -95,3 +110,10 @@ def as_chart(drawn: Picture, title: str) -> alt.LayerChart:
         .properties(height=max(120, min(320, 16 * values.shape[0])))
     )
     return alt.LayerChart(layer=[heat], title=alt.Title(title, subtitle=drawn.title, anchor="start"))
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """All places from 0 to `count - 1`, or `most` of them, evenly spaced from the first to the last."""
+    if count <= most:
+        return list(range(count))
+    return [place * (count - 1) // (most - 1) for place in range(most)]
