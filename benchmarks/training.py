@@ -97,7 +97,7 @@ def run(step: Step, steps: int) -> float:
 
 
 def make_model(size: Size, name: str | None) -> Decoder:
-    config = ModelConfig(size.vocabulary, dim=size.dim, layers=size.layers, heads=size.heads, tied=False)
+    config = ModelConfig(size.vocabulary, dim=size.dim, layers=size.layers, heads=size.heads, norm="rms")
     torch.manual_seed(0)
     return Decoder(config, None if name is None else lw.build(name, config.dims(size.length)))
 
@@ -155,7 +155,7 @@ def plain_step(size: Size) -> Step:
             h = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + functional.linear(h.transpose(1, 2).reshape(batch, length, dim), layer["out"])
             h = functional.rms_norm(x, (dim,), layer["norm2"], 1e-6)
-            x = x + functional.linear(functional.gelu(functional.linear(h, layer["up"])), layer["down"])
+            x = x + functional.linear(functional.relu(functional.linear(h, layer["up"])), layer["down"])
         logits = functional.linear(functional.rms_norm(x, (dim,), last_norm, 1e-6), head)
         loss = functional.cross_entropy(logits.view(-1, size.vocabulary), tokens[:, 1:].reshape(-1))
         loss.backward()

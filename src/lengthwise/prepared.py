@@ -12,7 +12,7 @@ from lengthwise.bias import Bias
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.rotation import Rotation
-from lengthwise.sites import BiasesLogits, ComputesLogits, EmbedsPositions, Rotates, direction
+from lengthwise.sites import SITES, direction
 
 Logits = Callable[[Tensor, Tensor, Positions, float], Tensor]
 
@@ -68,12 +68,13 @@ def prepare(
     mapping = getattr(encoding, "map_positions", None)
     if mapping is not None:
         positions = mapping(positions, generator=generator, training=training)
+    embed, rotation, bias, logits = (getattr(encoding, method, None) for method in SITES.values())
     return Prepared(
         positions,
-        embed=_Embed(encoding, positions) if isinstance(encoding, EmbedsPositions) else None,
-        rotation=encoding.rotation(positions) if isinstance(encoding, Rotates) else None,
-        bias=encoding.logit_bias(positions) if isinstance(encoding, BiasesLogits) else None,
-        logits=encoding.attention_logits if isinstance(encoding, ComputesLogits) else None,
+        embed=None if embed is None else lambda x: embed(x, positions),
+        rotation=None if rotation is None else rotation(positions),
+        bias=None if bias is None else bias(positions),
+        logits=logits,
     )
 
 
@@ -84,12 +85,3 @@ def _check_module(encoding: object) -> None:
             f"an encoding is a torch.nn.Module, not {encoding!r}: lengthwise.build makes one from a name, "
             "and a class has to be called"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Embed:
-    encoding: EmbedsPositions
-    positions: Positions
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.encoding.embed_positions(x, self.positions)

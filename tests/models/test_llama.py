@@ -62,7 +62,15 @@ def as_llama(model: Decoder, base: float) -> LlamaForCausalLM:
 @pytest.mark.parametrize("kv_heads", [0, 2])
 def test_the_decoder_with_rotary_is_llama(make_decoder: Callable[..., Decoder], tied: bool, kv_heads: int) -> None:
     config = ModelConfig(
-        vocabulary=31, dim=32, layers=3, heads=4, kv_heads=kv_heads, hidden=48, activation="swiglu", tied=tied
+        vocabulary=31,
+        dim=32,
+        layers=3,
+        heads=4,
+        kv_heads=kv_heads,
+        hidden=48,
+        norm="rms",
+        activation="swiglu",
+        tied=tied,
     )
     model = make_decoder("rotary(base=5000.0)", config)
     for norm in (part for part in model.modules() if isinstance(part, torch.nn.RMSNorm)):

@@ -23,7 +23,7 @@ class ModelConfig:
         heads: number of query heads; must divide `dim`.
         kv_heads: number of key and value heads (grouped-query attention); `heads` where 0.
         hidden: width of the feed-forward layer; `4 * dim` where 0.
-        norm: `"rms"` (RMSNorm), `"layer"` (LayerNorm) or `"none"`, before each half of a block and at the end.
+        norm: `"layer"` (LayerNorm), `"rms"` (RMSNorm) or `"none"`, before each half of a block and at the end.
         activation: `"gelu"`, `"relu"` or the gated `"swiglu"`.
         tied: the output layer is the transposed embedding.
         dropout: on attention weights and on the output of each half of a block.
@@ -38,8 +38,8 @@ class ModelConfig:
     heads: int = 4
     kv_heads: int = 0
     hidden: int = 0
-    norm: Norm = "rms"
-    activation: Activation = "gelu"
+    norm: Norm = "layer"
+    activation: Activation = "relu"
     tied: bool = False
     dropout: float = 0.0
 

@@ -187,7 +187,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
     """The norm that a config names."""
     if config.norm == "rms":
         return nn.RMSNorm(config.dim, eps=1e-6)
-    return nn.LayerNorm(config.dim) if config.norm == "layer" else nn.Identity()
+    return nn.LayerNorm(config.dim, bias=False) if config.norm == "layer" else nn.Identity()
 
 
 def reset_parameters(embedding: nn.Embedding, head: nn.Linear, stack: Stack) -> None:
