@@ -30,7 +30,7 @@ Layout = Literal["half", "interleaved"]
 # Elements from which memory costs more than calls, the some 60 microseconds of a custom autograd function among them.
 _LARGE = 2**20
 # Elements that each thread widens to float32 at a time: few enough for the cache, enough to keep threads from waiting.
-_BLOCK = 2**18
+_BLOCK = 2**19
 
 
 @dataclass(frozen=True, eq=False)
