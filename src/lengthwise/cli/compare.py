@@ -97,13 +97,17 @@ class Compare:
                 on_done=live.done,
                 on_stop=live.stopping,
             )
+        left = len(experiments) - len(outcome.results) - len(outcome.failures)
+        if outcome.interrupted and left:  # a page takes seconds, and whoever stops wants to be gone
+            print(
+                f"lengthwise: stopped with {left} of {len(experiments)} runs not done; the same command goes on from "
+                f"here, and 'lengthwise report {shlex.quote(str(self.runs))}' shows what is done",
+                file=sys.stderr,
+            )
+            return 130
         if outcome.results:
             print_tables(outcome.results)
             write_report(outcome.results, self.report, command=shlex.join(["lengthwise", *given]))
-        if outcome.interrupted:
-            left = len(experiments) - len(outcome.results) - len(outcome.failures)
-            print(f"lengthwise: stopped with {left} runs not done; the same command goes on from here", file=sys.stderr)
-            return 130
         if outcome.failures:
             if self.verbose:
                 print(outcome.failures[0].details, file=sys.stderr)

@@ -137,15 +137,14 @@ def _work_off(
                 _drain(queue, on_progress)
                 for future in done:
                     waiting.remove(future)
-                    if not future.cancelled():
-                        settle(futures[future], _outcome(future, ended_by_us=told > 1))
+                    settle(futures[future], _outcome(future, ended_by_us=told > 1))
                 if len(presses) > told:
                     told = len(presses)
                     if not stop.is_set() and on_stop is not None:
                         on_stop()
+                    # Workers return what is left undone. Its futures are not cancelled: where a worker dies then, a
+                    # pool of Python 3.11 never ends.
                     stop.set()
-                    for future in waiting:
-                        future.cancel()
                     if told > 1:
                         for process in set(multiprocessing.active_children()) - others:
                             process.terminate()
