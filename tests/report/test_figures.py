@@ -139,5 +139,5 @@ def test_an_unknown_ending_and_a_place_that_can_not_be_written_are_clear_errors(
     with pytest.raises(InvalidArgument, match=r"\.html, \.png or \.svg"):
         save(heat_map(text), tmp_path / "a.gif")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="can't be written"):
+    with pytest.raises(StorageError, match="can't write"):
         save(heat_map(text), tmp_path / "file" / "a.svg")

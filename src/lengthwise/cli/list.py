@@ -24,19 +24,14 @@ class List:
 
     def run(self, given: Sequence[str]) -> int:
         """Print one table of each kind."""
+        by_place = sorted(encodings.items(), key=lambda item: (_place(item[1]), item[0]))
+        rows = [(name, acts_on(made), summary(made), short_paper(made)) for name, made in by_place]
         out = console()
-        table = _table("encoding", "acts on", "what it is", "paper")
-        for name, made in sorted(encodings.items(), key=lambda item: (_place(item[1]), item[0])):
-            table.add_row(name, acts_on(made), summary(made), short_paper(made))
-        out.print(table)
-        table = _table("task", "measured by", "what a model has to do")
-        for name, task in tasks.items():
-            table.add_row(name, task.metric.replace("_", " "), task.summary)
-        out.print(table)
-        table = _table("attention backend", "what it is")
-        for name, backend in backends.items():
-            table.add_row(name, summary(type(backend)))
-        out.print(table)
+        out.print(_table(("encoding", "acts on", "what it is", "paper"), rows, long=2))
+        rows = [(name, task.metric.replace("_", " "), task.summary) for name, task in tasks.items()]
+        out.print(_table(("task", "measured by", "what a model has to do"), rows, long=2))
+        rows = [(name, summary(type(backend))) for name, backend in backends.items()]
+        out.print(_table(("attention backend", "what it is"), rows, long=1))
         return 0
 
 
@@ -52,15 +47,20 @@ def summary(made: type) -> str:
 
 def short_paper(made: type[nn.Module]) -> str:
     """Authors, year and arXiv number of the first source."""
-    return str(getattr(made, "paper", "")).split(";")[0].split(", section")[0].split(", eq.")[0]
+    return str(getattr(made, "paper", "")).split(";")[0].split(", section")[0].split(", eq.")[0].replace("arXiv ", "")
 
 
 def _place(made: type[nn.Module]) -> int:
     return next((place for place, method in enumerate(SITES.values()) if hasattr(made, method)), -1)
 
 
-def _table(*titles: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], long: int) -> Table:
+    """A line a row: where the page is narrow, the column `long` ends in dots, and the others stay whole."""
+    widest = [max(len(title), *(len(row[place]) for row in rows)) for place, title in enumerate(titles)]
+    left = console().width - sum(widest) + widest[long] - 2 * len(titles)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for place, title in enumerate(titles):
+        table.add_column(title, no_wrap=True, overflow="ellipsis", max_width=max(8, left) if place == long else None)
+    for row in rows:
+        table.add_row(*row)
     return table
