@@ -97,6 +97,23 @@ def test_the_terminal_shows_every_cell_whole_and_does_not_read_brackets_as_marku
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(as_rich(found, title="[sort]"))
     shown = console.export_text()
-    assert all(cell.text in shown for _, cells in found.rows for cell in cells)
+    assert all(part in shown for _, cells in found.rows for cell in cells for part in cell.text.split(" ", 1))
     assert "[sort]" in shown
     assert pytest.approx(found.rows[0][1][0].mean) == 1.0
+
+
+def test_five_lengths_with_their_intervals_fit_into_80_columns(text_results):
+    found = table(text_results(["none", "sinusoidal"]))
+    wide = replace(
+        found,
+        columns=(*found.columns, found.columns[-1]),
+        rows=tuple((label, (*cells, cells[-1])) for label, cells in found.rows),
+    )
+    assert len(wide.columns) == 5
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(as_rich(wide, title="text"))
+    shown = console.export_text()
+    assert "…" not in shown
+    for _, cells in wide.rows:
+        interval = cells[-1].text.split(" ", 1)[1]
+        assert shown.count(interval) >= 2

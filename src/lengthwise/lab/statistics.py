@@ -16,7 +16,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
-from scipy.stats import rankdata
 
 from lengthwise.errors import InvalidArgument, nearest
 
@@ -153,6 +152,8 @@ def mean_reciprocal_rank(
     scores = _checked(scores, "scores", "[encodings, trials]")
     if ties not in _SCIPY_TIES:
         raise InvalidArgument(f"unknown rule for ties {ties!r}: {nearest(ties, _SCIPY_TIES)}")
+    from scipy.stats import rankdata  # here, since it takes 2 s to load and a report does not rank
+
     ranks = rankdata(-scores if higher_is_better else scores, method=_SCIPY_TIES[ties], axis=0)
     return np.asarray(1.0 / ranks).mean(axis=1)
 

@@ -131,14 +131,18 @@ def summary(comparison: Comparison, metric: Metric | None = None) -> Summary:
 
 
 def as_rich(table: Summary, *, title: str | None = None) -> Group:
-    """The table for a terminal, its notes below; the best mean of each column is bold, untrained rows are dim."""
-    out = Table(box=SIMPLE_HEAD)
+    """The table for a terminal, its notes below; the best mean of each column is bold, untrained rows are dim.
+
+    An interval stands below its mean: five lengths then fit into 80 columns, with no number cut.
+    """
+    out = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     out.add_column("encoding", no_wrap=True)
     for column in table.columns:
-        out.add_column(f"{column.length}\n{column.times}", justify="right")
+        out.add_column(f"{column.length}\n{column.times}", justify="right", overflow="fold")
     for label, cells in table.rows:
         styles = ["bold" if cell.best else "dim" if cell.untrained else "" for cell in cells]
-        out.add_row(Text(label), *(Text(cell.text, style) for cell, style in zip(cells, styles, strict=True)))
+        texts = [cell.text.replace(" [", "\n[") for cell in cells]
+        out.add_row(Text(label), *(Text(text, style) for text, style in zip(texts, styles, strict=True)))
     # Not a title and a caption: these are folded to the width of the table.
     head = [Text(title, "bold")] if title else []
     return Group(*head, out, Text("\n".join((table.metric.title + ".", *table.notes)), "dim"))
