@@ -30,9 +30,12 @@ def test_every_example_in_a_docstring_gives_what_it_shows(name: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_python_block_of_a_page_runs_with_core_dependencies_and_no_warning(page: Path) -> None:
+def test_every_python_block_of_a_page_runs_without_a_warning_and_prints_what_it_shows(
+    page: Path, tmp_path: Path
+) -> None:
     for code in blocks(page, "python"):
-        done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+        command = [sys.executable, "-W", "error", "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         for shown in re.findall(r"print\(.*\)  # (.+)", code):
             assert shown in done.stdout

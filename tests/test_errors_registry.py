@@ -119,3 +119,9 @@ def test_a_plugin_that_takes_a_used_name_is_named_each_time(fruits: Registry[obj
     for _ in range(2):
         with pytest.raises(LengthwiseError, match=r"fruit 'apple' .*fruit_plugin:Mango.* is taken"):
             list(fruits)
+
+
+def test_an_entry_point_that_is_a_module_is_loaded_for_what_it_registers(fruits: Registry[object], plugin) -> None:
+    plugin("whatever = fruit_plugin")
+    assert list(fruits) == []
+    assert "fruit_plugin" in sys.modules

@@ -110,3 +110,10 @@ def test_arguments_are_matched_and_what_is_missing_is_filled() -> None:
 def test_arguments_that_do_not_fit_are_told_with_what_is_taken(maker, spec: str, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         bind(maker, parse_one(spec))
+
+
+@pytest.mark.parametrize("spec", ["+".join(["rotary"] * 5000), f"rotary(base={'-' * 5000}1)", "(" * 5000])
+def test_a_spec_of_endless_nesting_is_refused_in_one_short_line(spec: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(spec)
+    assert len(str(caught.value)) < 300

@@ -43,8 +43,9 @@ def _build(call: Call, dims: Dims) -> nn.Module:
     values = bind(maker, nested, vars(dims))
     try:
         return maker(**values)
-    except TypeError as error:
-        raise InvalidArgument(f"{call.name!r} can't be built from {values}: {error}") from error
+    except (TypeError, RuntimeError) as error:  # wrong kinds of values, or more memory than there is
+        reason = str(error).splitlines()[0]
+        raise InvalidArgument(f"{call.name!r} can't be built from {values}: {reason}") from error
 
 
 def _argument(argument: object, dims: Dims) -> object:

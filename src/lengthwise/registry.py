@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Generic, TypeVar
 
 from lengthwise.errors import InvalidArgument, LengthwiseError, UnknownName, nearest
@@ -86,7 +87,9 @@ class Registry(Generic[T]):
         self._entry_points_read = True  # first, since what is loaded may ask for a name itself
         for point in entry_points(group=self.group):
             try:
-                self.register(point.name)(point.load())
+                thing = point.load()
+                if not isinstance(thing, ModuleType):  # a module registers its own things as it is loaded
+                    self.register(point.name)(thing)
             except Exception as error:
                 self._entry_points_read = False  # so that the fault is told again, and not passed over next time
                 raise LengthwiseError(

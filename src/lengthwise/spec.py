@@ -38,11 +38,16 @@ def parse(spec: str) -> list[Call]:
         raise SpecError("the spec is empty: give a name such as 'rotary' or 'rotary(base=500000)'")
     try:
         tree = ast.parse(text, mode="eval")
+    except (RecursionError, MemoryError):
+        raise _at(text, 0, "it is nested too deeply") from None
     except (SyntaxError, ValueError) as error:
         place = error.offset if isinstance(error, SyntaxError) and error.offset else 1
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise _at(text, place - 1, reason) from None
-    return _sum(tree.body, text)
+    try:
+        return _sum(tree.body, text)
+    except RecursionError:
+        raise _at(text, 0, "it is nested too deeply") from None
 
 
 def parse_one(spec: str) -> Call:
@@ -126,4 +131,7 @@ def _at_node(text: str, node: ast.expr | ast.keyword, reason: str) -> SpecError:
 def _at(text: str, column: int, reason: str) -> SpecError:
     # One line, so that a command line can print it as it is: the mark stands before what does not parse.
     column = max(0, min(column, len(text)))
-    return SpecError(f"the spec does not parse here: {text[:column]}»{text[column:]} ({reason})")
+    before, after = text[:column], text[column:]
+    before = before if len(before) <= 60 else f"…{before[-60:]}"
+    after = after if len(after) <= 60 else f"{after[:60]}…"
+    return SpecError(f"the spec does not parse here: {before}»{after} ({reason})")

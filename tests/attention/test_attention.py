@@ -456,3 +456,17 @@ def test_what_does_not_fit_together_is_refused_in_one_line(
     with pytest.raises(InvalidArgument, match=message) as caught:
         make(*(x.detach() for x in tensors()))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("away", [256, 4096])
+def test_under_autocast_a_bias_of_far_keys_alone_keeps_its_digits(dtype: torch.dtype, away: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 8, length, 16, generator=generator) for length in (8, 64, 64))
+    order = torch.arange(8) + 64
+    far = lw.Positions(torch.arange(8) + away, torch.arange(64), q_order=order, k_order=torch.arange(64))
+    wanted = lw.attention(q, k, v, lw.ALiBi(8), far, backend="reference")
+    with torch.autocast("cpu", dtype=dtype):
+        got = lw.attention(q, k, v, lw.ALiBi(8), far, backend="sdpa")
+    # q, k and v themselves are rounded to dtype: a few roundings of numbers near 1.
+    assert (got - wanted).abs().max().item() < 8 * torch.finfo(dtype).eps

@@ -24,7 +24,7 @@ from lengthwise.cli import compare as compare_module
 from lengthwise.cli import main
 from lengthwise.cli.compare import Compare
 from lengthwise.cli.progress import Live
-from lengthwise.errors import LengthwiseError
+from lengthwise.errors import InvalidArgument, LengthwiseError
 from lengthwise.lab import Experiment, Failure, Progress, Result, Sweep, find_results, run
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -420,3 +420,18 @@ def test_progress_and_outcomes_are_counted_on_one_line_each(capsys: pytest.Captu
     assert lines[0] == "2 runs on cpu, 4000 steps in all"
     assert re.fullmatch(r"\[ 1/2 +0s\] sort   none +seed 0  failed: it broke", lines[1])
     assert len(lines) == 3
+
+
+def test_a_folder_of_data_that_holds_the_runs_and_the_page_is_read_without_them(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("It was a dark and stormy night. " * 1000)
+    verb = Compare(data=(tmp_path,), runs=tmp_path / "runs", report=tmp_path / "page.html", tasks=("text",))
+    first = {one.address for one in verb.experiments()}
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "result.json").write_text("{}" * 1000)
+    (tmp_path / "page.html").write_text("<p>" * 1000)
+    assert {one.address for one in verb.experiments()} == first
+
+
+def test_heads_that_do_not_fit_the_encoding_are_told_before_training() -> None:
+    with pytest.raises(InvalidArgument, match="query heads"):
+        Compare(encodings=("alibi(heads=7)",), tasks=("sort(symbols=8)",)).experiments()

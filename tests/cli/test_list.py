@@ -38,8 +38,11 @@ def test_show_tells_the_formula_parameters_source_claims_and_a_picture_of_every_
     assert str(made.paper) in called.out
     for claim in made.claims:
         assert f"{claim.replace('_', ' ')}: {CLAIMS[claim]}" in called.out
-    for field in ("formula", "acts on", "parameters", "trained", "source", "direction", "cache", "claims"):
-        assert sum(line.startswith(field) for line in called.out.splitlines()) == 1
+    lines = called.out.splitlines()
+    for field in ("formula", "acts on", "parameters", "trained", "source", "direction", "claims"):
+        assert sum(line.startswith(field) for line in lines) == 1
+    assert any(line.startswith("cache") for line in lines) == hasattr(made, "rotation")
+    assert ("before any training" in called.out) == (name in ("learned", "t5"))
     assert "across: " in called.out
     assert "\x1b" not in called.out
     assert len(called.out.splitlines()) < 40

@@ -293,3 +293,13 @@ def test_the_mode_is_restored_after_an_error(tiny: Tiny) -> None:
     with pytest.raises(RuntimeError, match="out of memory"):
         evaluate(model, build_task("sort(symbols=4)"), tiny(), CPU)
     assert model.training
+
+
+def test_a_model_that_diverged_has_no_score_rather_than_a_score_of_zero(tiny: Tiny) -> None:
+    experiment = tiny(task="copy")
+    task = build_task("copy")
+    model = make_model(experiment, task)
+    with torch.no_grad():
+        model.head.weight.fill_(float("nan"))
+    scores, _ = evaluate(model, task, experiment, torch.device("cpu"))
+    assert all(math.isnan(score) for values in scores.values() for score in values)

@@ -126,3 +126,23 @@ def test_the_result_of_another_experiment_in_a_folder_is_told(tmp_path: Path) ->
 def test_another_format_is_told_with_what_to_do() -> None:
     with pytest.raises(InvalidArgument, match="another format than 1: run the experiment again"):
         result_from_json('{"format": 2}')
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"scores": {"exact_match": ["a"]}},
+        {"losses": ["x"]},
+        {"steps": [1, 2, 3], "losses": [0.5]},
+        {"environment": None},
+    ],
+)
+def test_values_of_another_kind_are_told(damage: dict[str, object]) -> None:
+    data = json.loads(RESULT.to_json())
+    with pytest.raises(InvalidArgument, match="not a stored result"):
+        result_from_json(json.dumps({**data, **damage}))
+
+
+def test_json_of_endless_depth_is_told() -> None:
+    with pytest.raises(InvalidArgument, match="not a stored result"):
+        result_from_json("[" * 100_000)

@@ -253,7 +253,7 @@ def test_a_stored_model_scores_what_its_result_says(tmp_path: Path, tiny: Tiny) 
 
 def test_a_run_that_is_not_done_has_no_model_to_load(tmp_path: Path, tiny: Tiny) -> None:
     break_off(tiny(), tmp_path, after=0)
-    with pytest.raises(StorageError, match=r"no trained weights at .*run the experiment first"):
+    with pytest.raises(StorageError, match=r"no trained weights at .*run the experiment, or delete"):
         load_model(folder_of(tmp_path))
     with pytest.raises(StorageError, match=r"experiment.json can't be read"):
         load_model(tmp_path)

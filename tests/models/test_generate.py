@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import lengthwise as lw
+from lengthwise.errors import InvalidArgument
 from lengthwise.models import Decoder, ModelConfig
 
 Make = Callable[..., Decoder]
@@ -107,3 +108,8 @@ def test_a_mask_of_another_shape_than_the_prompts_is_refused(make_lively: Make, 
 
 def test_generation_keeps_no_graph(make_lively: Make, prompts: Tensor) -> None:
     assert not make_lively("t5").generate(prompts, 2).requires_grad
+
+
+def test_fewer_than_no_new_tokens_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="how many tokens to add, and is -3"):
+        Decoder(BIG).generate(torch.zeros(1, 2, dtype=torch.int64), -3)

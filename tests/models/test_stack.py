@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import lengthwise as lw
 from lengthwise.bias import DenseBias
-from lengthwise.models import Decoder, ModelConfig
+from lengthwise.errors import InvalidArgument
+from lengthwise.models import Decoder, Encoder, ModelConfig
 from lengthwise.positions import Positions
 
 Make = Callable[..., Decoder]
@@ -116,3 +117,25 @@ def test_first_weights_have_the_spread_that_is_said() -> None:
     }
     for weight, spread in spreads.items():
         assert weight.std().item() == pytest.approx(spread, rel=0.02)
+
+
+def test_a_module_list_is_one_encoding_a_layer_and_not_an_encoding_that_does_nothing() -> None:
+    config = ModelConfig(vocabulary=11, dim=16, layers=2, heads=4)
+    torch.manual_seed(0)
+    listed = Encoder(config, torch.nn.ModuleList([lw.Rotary(4), lw.Rotary(4, base=100.0)]))
+    tokens = torch.arange(8)[None]
+    assert not torch.allclose(listed(tokens), listed(tokens.flip(1)).flip(1), atol=1e-3)
+    with pytest.raises(InvalidArgument, match="1 encodings for 2 layers"):
+        Encoder(config, torch.nn.ModuleList([lw.Rotary(4)]))
+
+
+@pytest.mark.parametrize("kind", [Decoder, Encoder])
+def test_tokens_without_a_batch_are_told(kind: type[Decoder | Encoder]) -> None:
+    with pytest.raises(InvalidArgument, match=r"tokens must be \[batch, length\], not of shape \[5\]"):
+        kind(ModelConfig(vocabulary=11, dim=16, heads=4))(torch.arange(5))
+
+
+def test_a_model_runs_on_the_meta_device() -> None:
+    with torch.device("meta"):
+        model = Decoder(ModelConfig(vocabulary=11, dim=16, heads=4), lw.Rotary(4))
+        assert model(torch.zeros(2, 5, dtype=torch.int64)).shape == (2, 5, 11)

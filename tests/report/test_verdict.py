@@ -55,8 +55,12 @@ def test_seeds_that_disagree_are_not_separated(sort_results):
 
 
 def test_all_that_is_not_separated_from_the_winner_is_named(sort_results):
-    same = [(1.0, 0.5, 0.5), (1.0, 0.5, 0.5)]
-    found = of(runs(sort_results, {"none": same, "t5": same, "alibi": same, "rotary": [(1.0, 0.1, 0.1)] * 2}))
+    near = {
+        "none": [(1.0, 0.5, 0.5), (1.0, 0.6, 0.6)],
+        "t5": [(1.0, 0.6, 0.6), (1.0, 0.4, 0.4)],
+        "alibi": [(1.0, 0.55, 0.55), (1.0, 0.4, 0.4)],
+    }
+    found = of(runs(sort_results, {**near, "rotary": [(1.0, 0.1, 0.1)] * 2}))
     assert len(found.level_with) == 2
     assert f"Not separated from {found.level_with[1]} either." in found.text
 
@@ -80,3 +84,19 @@ def test_where_nothing_can_be_ranked_the_verdict_says_why(sort_results, text_res
     assert "only one" in of(sort_results(["none"])).text
     broken = [replace(run, scores={run.metric: (math.nan,) * 4}) for run in text_results(["none"])]
     assert "diverged" in of(broken).text
+
+
+def test_encodings_that_are_level_have_no_winner(sort_results):
+    nothing = [(0.5, 0.0, 0.0), (0.5, 0.0, 0.0)]
+    found = of(runs(sort_results, {"none": nothing, "t5": nothing}))
+    assert found.winner is None
+    assert "No encoding stands out" in found.text
+    assert "0.0 %" in found.text
+
+
+def test_a_winner_that_is_behind_on_the_shared_seeds_is_not_called_separated(sort_results):
+    four = [(1.0, 0.1, 0.1), (1.0, 0.1, 0.1), (1.0, 0.9, 0.9), (1.0, 0.9, 0.9)]
+    found = of(runs(sort_results, {"rotary": four, "alibi": [(1.0, 0.2, 0.2), (1.0, 0.2, 0.2)]}))
+    assert found.winner == "rotary"
+    assert not found.separated
+    assert "Not separated from alibi, the next: behind by 10.0 points (2 shared seeds" in found.text

@@ -338,3 +338,14 @@ def test_a_folder_that_may_not_be_read_is_named_with_the_reason(tmp_path, monkey
 
     monkeypatch.setattr(os, "scandir", forbid)
     assert refused(str(tmp_path)) == f"{str(tmp_path)!r} can't be read: Permission denied"
+
+
+def test_what_is_left_out_of_a_folder_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("It was a dark and stormy night. " * 100)
+    before = Text([str(tmp_path)]).fingerprint
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "result.json").write_text("{}" * 1000)
+    (tmp_path / "report.html").write_text("<p>" * 1000)
+    assert Text([str(tmp_path)]).fingerprint != before
+    left_out = [str(tmp_path / "runs"), str(tmp_path / "report.html")]
+    assert Text([str(tmp_path)], leave_out=left_out).fingerprint == before

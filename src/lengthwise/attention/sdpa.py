@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from lengthwise.attention.request import Request, Run, backends
+from lengthwise.precision import autocasts
 
 
 class SDPA:
@@ -37,7 +38,16 @@ class SDPA:
                 enable_gqa=grouped,
             )  # fmt: skip
 
-        return run
+        def run_narrow(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            # Autocast would narrow the mask too, in which far distances then are one.
+            kind = q.device.type
+            narrow = torch.get_autocast_dtype(kind)
+            with torch.autocast(kind, enabled=False):
+                return run(q.to(narrow), k.to(narrow), v.to(narrow))
+
+        kind = request.device.type
+        casts = mask is not None and mask.is_floating_point() and request.dtype != torch.float64
+        return run_narrow if casts and autocasts(kind) else run
 
 
 backends.register("sdpa")(SDPA())
@@ -57,7 +67,14 @@ def attention_mask(request: Request) -> tuple[Tensor | None, bool]:
     bias = request.dense_bias()
     if bias is None:
         return visible, False
-    if request.device.type != "cpu" or request.dtype == torch.float64:
+    kind = request.device.type
+    dtype = torch.get_autocast_dtype(kind) if autocasts(kind) and request.dtype != torch.float64 else request.dtype
+    if (kind != "cpu" or dtype == torch.float64) and dtype != bias.dtype:
+        if dtype.itemsize < bias.dtype.itemsize:
+            # Softmax drops what a row has in common: without it the nearest keys, which decide, keep their digits.
+            seen = bias if visible is None else bias.masked_fill(~visible, float("-inf"))
+            top = seen.detach().amax(dim=-1, keepdim=True)
+            bias = bias - top.masked_fill(top.isinf(), 0.0)
         # In float16 a far distance overflows to -inf, and a row of nothing else would give NaN.
-        bias = bias.to(request.dtype).clamp(min=torch.finfo(request.dtype).min)
+        bias = bias.to(dtype).clamp(min=torch.finfo(dtype).min)
     return bias if visible is None else bias.masked_fill(~visible, float("-inf")), False

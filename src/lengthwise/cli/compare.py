@@ -13,7 +13,7 @@ import tyro
 
 from lengthwise.cli.options import Verbose
 from lengthwise.cli.progress import Live
-from lengthwise.cli.report import print_tables, write_report
+from lengthwise.cli.report import write_and_print
 from lengthwise.errors import InvalidArgument, LengthwiseError
 from lengthwise.files import check_file, check_folder
 from lengthwise.lab.experiment import Experiment, Training
@@ -106,8 +106,7 @@ class Compare:
             )
             return 130
         if outcome.results:
-            print_tables(outcome.results)
-            write_report(outcome.results, self.report, command=shlex.join(["lengthwise", *given]))
+            write_and_print(outcome.results, self.report, command=shlex.join(["lengthwise", *given]))
         if outcome.failures:
             if self.verbose:
                 print(outcome.failures[0].details, file=sys.stderr)
@@ -130,7 +129,7 @@ class Compare:
         found: list[Experiment] = []
         for spec in _once(self.tasks):
             if self.data and spec == "text":
-                spec = f"text(paths={[str(path.resolve()) for path in self.data]!r})"
+                spec = self._text()
             task = build_task(spec)
             for seed in range(self.seeds):
                 for encoding in _once(self.encodings):
@@ -138,6 +137,14 @@ class Compare:
                     if seed == 0:
                         check(found[-1], task)
         return found
+
+    def _text(self) -> str:
+        """The spec of the user's text, without what this command itself writes into its folders."""
+        paths = [path.resolve() for path in self.data]
+        written = [path.resolve() for path in (self.runs, self.report)]
+        inside = [str(path) for path in written if any(path.is_relative_to(folder) for folder in paths)]
+        left_out = f", leave_out={inside!r}" if inside else ""
+        return f"text(paths={[str(path) for path in paths]!r}{left_out})"
 
     def _experiment(self, encoding: str, spec: str, task: Task, seed: int) -> Experiment:
         text = task.metric == "bits_per_byte"

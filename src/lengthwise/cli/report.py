@@ -42,9 +42,21 @@ class Report:
                 f"no run in {', '.join(map(str, places))} is done: finish them with 'lengthwise compare'"
             )
         check_file(self.output)
-        print_tables(results)
-        write_report(results, self.output, command=None)
+        write_and_print(results, self.output, command=None)
         return 0
+
+
+def write_and_print(results: Sequence[Result], path: Path, command: str | None) -> None:
+    """Write the page, print the tables, and say where the page is.
+
+    The page comes first, since a reader such as `head` may end this process while it prints; where the page can't be
+    written, the tables are still shown.
+    """
+    try:
+        written = write_report(results, path, command)
+    finally:
+        print_tables(results)
+    console().print(f"\nreport: {written.resolve().as_uri()}", soft_wrap=True)
 
 
 def print_tables(results: Sequence[Result]) -> None:
@@ -56,16 +68,16 @@ def print_tables(results: Sequence[Result]) -> None:
     out = console()
     for group in comparisons(results):
         out.print()
-        out.print(as_rich(summary(group), title=f"{group.task}: trained at {group.train_length} {group.length_counts}"))
+        title = f"{group.task}: trained at {group.train_length} {group.length_counts}"
+        out.print(as_rich(summary(group), title=f"{title} ({group.setting})" if group.setting else title))
         out.print(verdict(group).text, style="bold")
     out.print(f"\n{RULE}", style="dim")
 
 
-def write_report(results: Sequence[Result], path: Path, command: str | None) -> None:
-    """Write the page and print where it is."""
+def write_report(results: Sequence[Result], path: Path, command: str | None) -> Path:
+    """Write the page and return its path."""
     from lengthwise.report.page import write_page
 
     known = {result.experiment.task: parse_one(result.experiment.task).name for result in results}
     summaries = {spec: tasks[name].summary for spec, name in known.items() if name in tasks}
-    written = write_page(results, path, command=command, summaries=summaries)
-    console().print(f"\nreport: {written.resolve().as_uri()}", soft_wrap=True)
+    return write_page(results, path, command=command, summaries=summaries)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import tyro
 from torch import nn
 
@@ -17,7 +18,7 @@ from lengthwise.cli.options import Verbose, console
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument, UnknownName, nearest
-from lengthwise.sites import CLAIMS, cached_keys, claims, direction
+from lengthwise.sites import CLAIMS, cached_keys, claims, direction, sites
 from lengthwise.spec import parse_one
 from lengthwise.tasks import SymbolTask, build_task, tasks
 
@@ -59,7 +60,10 @@ class Show:
 
         out = console()
         dims = Dims(self.dim, self.heads, max_length=self.length)
-        encoding = build(self.name, dims)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # the same picture each time
+            encoding = build(self.name, dims)
+        learned = sum(parameter.numel() for parameter in encoding.parameters())
         drawn = picture(encoding, dims, self.length)
         if self.plot is not None:
             save(as_chart(drawn, self.name), self.plot)
@@ -70,14 +74,14 @@ class Show:
             ("formula", str(getattr(made, "formula", "not stated"))),
             ("acts on", acts_on(made)),
             ("parameters", parameters(made)),
-            (
-                "trained",
-                f"{sum(p.numel() for p in encoding.parameters())} numbers at dim {self.dim}, {self.heads} heads",
-            ),
+            ("trained", f"{learned} numbers at dim {self.dim}, {self.heads} heads"),
             ("source", str(getattr(made, "paper", "not stated"))),
             ("direction", f"{direction(encoding)} attention"),
-            ("cache", f"keys are kept {cached_keys(encoding).replace('_', ' ')}"),
         ]
+        if "rotation" in sites(encoding):
+            rows.append(("cache", f"keys are kept {cached_keys(encoding).replace('_', ' ')}"))
+        if learned:
+            rows.append(("picture", "first random values, before any training"))
         for name, text in rows:
             out.print(f"{name:<11}{text}", soft_wrap=True)
         made_claims = sorted(claims(encoding))

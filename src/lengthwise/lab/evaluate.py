@@ -54,7 +54,10 @@ def _symbols(
     batch = max(1, TOKENS_AT_ONCE // examples.tokens.shape[1])
     for tokens, answer in zip(examples.tokens.split(batch), examples.answer.split(batch), strict=True):
         tokens, wanted = tokens.to(device), answer[:, 1:].to(device)
-        correct = model(tokens[:, :-1]).argmax(-1) == tokens[:, 1:]  # [batch, total - 1]
+        logits = model(tokens[:, :-1])  # [batch, total - 1, vocabulary]
+        if not bool(logits.isfinite().all()):  # training diverged: that is no wrong answer, it is none
+            return float("nan"), float("nan")
+        correct = logits.argmax(-1) == tokens[:, 1:]  # [batch, total - 1]
         exact += int((correct | ~wanted).all(dim=1).sum())
         right += int((correct & wanted).sum())
         scored += int(wanted.sum())

@@ -84,13 +84,19 @@ def result_from_json(text: str) -> Result:
             raise InvalidArgument(f"a result of another format than {FORMAT}: run the experiment again")
         experiment = experiment_from_dict(data.pop("experiment"))
         place = data.pop("by_position")
+        steps, losses = tuple(map(int, data.pop("steps"))), tuple(map(float, data.pop("losses")))
+        if len(steps) != len(losses):
+            raise InvalidArgument(f"not a stored result: {len(steps)} steps with {len(losses)} losses")
         return Result(
             experiment=experiment,
-            scores={name: tuple(values) for name, values in data.pop("scores").items()},
+            scores={name: tuple(map(float, values)) for name, values in data.pop("scores").items()},
             by_position=ByPosition(tuple(place["edges"]), tuple(place["bits_per_byte"])) if place else None,
-            steps=tuple(data.pop("steps")),
-            losses=tuple(data.pop("losses")),
+            steps=steps,
+            losses=losses,
+            environment=dict(data.pop("environment")),
             **data,
         )
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except InvalidArgument:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InvalidArgument(f"not a stored result: {type(error).__name__}: {error}") from None

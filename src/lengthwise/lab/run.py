@@ -122,8 +122,12 @@ def check(experiment: Experiment, task: Task) -> None:
             part.sample(torch.Generator().manual_seed(0), 1, least)
         if experiment.test_lengths[0] < 2 or experiment.train_length < 2:
             raise InvalidArgument("text needs lengths of at least 2 bytes: the first one is never predicted")
-    with torch.random.fork_rng(devices=[]):
-        rows = _table_rows(make_model(experiment, task))
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        model = make_model(experiment, task).eval()
+        generator = torch.Generator().manual_seed(0)
+        shortest = task.sample(generator, 1, experiment.test_lengths[0]).tokens
+        model(shortest[:, : max(1, min(_table_rows(model) or 64, 64))])  # heads and widths that do not fit show here
+        rows = _table_rows(model)
     needed = rows_needed(experiment, task)
     if rows is not None and rows < needed:
         raise InvalidArgument(

@@ -122,7 +122,9 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise StorageError(f"no trained weights at {path} ({error}): run the experiment first") from error
+        raise StorageError(
+            f"no trained weights at {path} ({error}): run the experiment, or delete its folder and run it again"
+        ) from error
 
 
 def read_result(path: Path) -> Result:

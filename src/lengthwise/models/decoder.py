@@ -61,6 +61,8 @@ class Decoder(nn.Module):
             cache: keys and values of the tokens before; the new ones are added to it.
             generator: for encodings that draw positions while training.
         """
+        if tokens.dim() != 2:
+            raise InvalidArgument(f"tokens must be [batch, length], not of shape {list(tokens.shape)}")
         if positions is None:
             past = 0 if cache is None else cache.length
             positions = Positions.step(past, tokens.shape[1], device=tokens.device)
@@ -88,6 +90,8 @@ class Decoder(nn.Module):
             InvalidArgument: an empty prompt, a mask of another shape, or padding on the right, where a new token could
                 not follow.
         """
+        if new < 0:
+            raise InvalidArgument(f"new is how many tokens to add, and is {new}")
         if tokens.shape[1] == 0:
             raise InvalidArgument("generate needs a prompt of at least one token")
         if attention_mask is not None and attention_mask.shape != tokens.shape:

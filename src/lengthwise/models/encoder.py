@@ -42,6 +42,8 @@ class Encoder(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "batch length vocabulary"]:
         """Logits at every place; for padding pass `Positions.padded(attention_mask, causal=False)`."""
+        if tokens.dim() != 2:
+            raise InvalidArgument(f"tokens must be [batch, length], not of shape {list(tokens.shape)}")
         if positions is None:
             positions = Positions.sequence(tokens.shape[1], causal=False, device=tokens.device)
         x = self.embedding(tokens) * self.config.dim**0.5

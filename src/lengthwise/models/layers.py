@@ -20,6 +20,7 @@ from lengthwise.errors import InvalidArgument
 from lengthwise.models.cache import KVCache
 from lengthwise.models.config import ModelConfig
 from lengthwise.positions import Positions
+from lengthwise.precision import autocasts
 from lengthwise.prepared import Prepared, prepare
 from lengthwise.rotation import Rotation
 from lengthwise.sites import EmbedsPositions, Rotates, cached_keys
@@ -105,7 +106,11 @@ class Stack(nn.Module):
 
     def __init__(self, config: ModelConfig, encoding: nn.Module | Sequence[nn.Module] | None) -> None:
         super().__init__()
-        given = [encoding] * config.layers if isinstance(encoding, nn.Module) else list(encoding or ())
+        given: list[nn.Module]
+        if isinstance(encoding, nn.Module) and not isinstance(encoding, nn.ModuleList):
+            given = [encoding] * config.layers
+        else:
+            given = list(encoding or ())
         if len(given) not in (0, config.layers):
             raise InvalidArgument(
                 f"{len(given)} encodings for {config.layers} layers: give one for each layer, or one that all share "
@@ -208,4 +213,4 @@ def reset_parameters(embedding: nn.Embedding, head: nn.Linear, stack: Stack) -> 
 
 def _computing_dtype(x: Tensor) -> torch.dtype:
     kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+    return torch.get_autocast_dtype(kind) if autocasts(kind) else x.dtype

@@ -48,7 +48,10 @@ def write_page(
         StorageError: the file can't be written.
     """
     path = Path(path)
-    write_whole(path, render_page(results, title=title, command=command, summaries=summaries).encode())
+    write_whole(
+        path,
+        render_page(results, title=title, command=command, summaries=summaries).encode("utf-8", "backslashreplace"),
+    )
     return path
 
 

@@ -136,9 +136,9 @@ def as_rich(table: Summary, *, title: str | None = None) -> Group:
     An interval stands below its mean: five lengths then fit into 80 columns, with no number cut.
     """
     out = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    out.add_column("encoding", no_wrap=True)
+    out.add_column("encoding", overflow="fold", min_width=8)
     for column in table.columns:
-        out.add_column(f"{column.length}\n{column.times}", justify="right", overflow="fold")
+        out.add_column(f"{column.length}\n{column.times}", justify="right", no_wrap=True)
     for label, cells in table.rows:
         styles = ["bold" if cell.best else "dim" if cell.untrained else "" for cell in cells]
         texts = [cell.text.replace(" [", "\n[") for cell in cells]

@@ -58,11 +58,16 @@ def verdict(comparison: Comparison) -> Verdict:
         return _nobody(lengths, "No encoding has finite scores past the trained length: every one diverged.")
     winner, others = sound[0], sound[1:]
     score = interval_of(list(comparison.far(winner).values()))
+    next_score = interval_of(list(comparison.far(others[0]).values())) if others else None
+    if score is not None and next_score is not None and score.mean[0] == next_score.mean[0]:
+        level = _quantity(comparison.metric, comparison.metric.text(score.mean[0]))
+        text = f"No encoding stands out past {comparison.train_length}: {winner} and {others[0]} are level, at {level}."
+        return _nobody(lengths, text)
     differences = {name: _difference(comparison, winner, name) for name in others}
-    level = tuple(name for name, difference in differences.items() if not _separated(difference))
+    level = tuple(name for name, difference in differences.items() if not _separated(difference, comparison.metric))
     runner_up = others[0] if others else None
     difference = differences[runner_up] if runner_up is not None else None
-    separated = _separated(difference)
+    separated = _separated(difference, comparison.metric)
     text = _text(comparison, winner, score, runner_up, difference, level)
     return Verdict(winner, score, lengths, runner_up, difference, separated, level, text)
 
@@ -80,8 +85,13 @@ def _difference(comparison: Comparison, a: str, b: str) -> Difference | None:
     return paired_difference(*rows, rng=np.random.default_rng(RESAMPLING_SEED))
 
 
-def _separated(difference: Difference | None) -> bool:
-    return difference is not None and bool(difference.separated[0])
+def _separated(difference: Difference | None, metric: Metric) -> bool:
+    """Whether the winner is; where seeds are not all shared, it may be behind on those that are."""
+    return difference is not None and bool(difference.separated[0]) and _ahead(difference, metric) > 0
+
+
+def _ahead(difference: Difference, metric: Metric) -> float:
+    return float(difference.interval.mean[0]) * (1.0 if metric.higher_is_better else -1.0)
 
 
 def _text(
@@ -102,15 +112,16 @@ def _text(
         return f"{first} Not separated from {runner_up}: they share no seed."
     interval = difference.interval
     sign = 1.0 if metric.higher_is_better else -1.0
-    gap = f"{metric.text(abs(interval.mean[0]))}{metric.difference_unit}"
+    gap = f"{'ahead' if _ahead(difference, metric) >= 0 else 'behind'} by "
+    gap += f"{metric.text(abs(interval.mean[0]))}{metric.difference_unit}"
     ends = sorted((sign * interval.low[0], sign * interval.high[0]))
     span = "" if interval.seeds == 1 else f", 95 % interval {metric.text(ends[0])} to {metric.text(ends[1])}"
     seeds = f"{interval.seeds} shared seed{'' if interval.seeds == 1 else 's'}"
-    word = "Separated" if _separated(difference) else "Not separated"
+    word = "Separated" if _separated(difference, metric) else "Not separated"
     rest = [name for name in level if name != runner_up]
     also = f" Not separated from {_join(rest)} either." if rest and word == "Not separated" else ""
     also = f" Not separated from {_join(rest)}." if rest and word == "Separated" else also
-    return f"{first} {word} from {runner_up}, the next: ahead by {gap} ({seeds}{span}).{also}"
+    return f"{first} {word} from {runner_up}, the next: {gap} ({seeds}{span}).{also}"
 
 
 def _quantity(metric: Metric, mean: str) -> str:

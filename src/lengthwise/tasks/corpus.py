@@ -52,11 +52,11 @@ class _File:
         return hashlib.sha256(self.name.encode("utf-8", "surrogateescape")).digest()
 
 
-def read_corpus(paths: Sequence[str], max_bytes: int) -> Corpus:
+def read_corpus(paths: Sequence[str], max_bytes: int, leave_out: Sequence[str] = ()) -> Corpus:
     """Read files and folders, or the Python standard library's own `.py` files where `paths` is empty.
 
     Folders are searched to their ends for text files; hidden files and folders, links to folders, empty files and
-    binary files in them are passed over.
+    binary files in them are passed over, and so are the files and folders in `leave_out`.
 
     Raises:
         DataError: a path that does not exist or can't be read, a file named by itself that is empty or binary,
@@ -64,6 +64,9 @@ def read_corpus(paths: Sequence[str], max_bytes: int) -> Corpus:
     """
     library = sysconfig.get_path("stdlib")
     listed = [file for path in paths for file in _list(path)] if paths else _python_files(library)
+    if leave_out:
+        unwanted = [Path(os.path.realpath(path)) for path in leave_out]
+        listed = [file for file in listed if file.named or not _is_below(file.path, unwanted)]
     once: dict[str, _File] = {}
     for file in listed:  # a file that two paths lead to could stand on both sides of the split
         once.setdefault(os.path.realpath(file.path), file)
@@ -129,6 +132,11 @@ def _list(path: str) -> list[_File]:
     if not files:
         raise DataError(f"the folder {path!r} holds no files (hidden ones are passed over)")
     return files
+
+
+def _is_below(path: Path, folders: Sequence[Path]) -> bool:
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(folder) for folder in folders)
 
 
 def _python_files(library: str) -> list[_File]:

@@ -33,6 +33,7 @@ class Text:
         paths: files or folders; one may be given as plain text. Files named here must be UTF-8 text; folders are
             searched for it.
         max_bytes: most bytes to use of both parts together, at least 1,000; taken evenly from all files.
+        leave_out: files and folders below `paths` that are passed over.
 
     Raises:
         InvalidArgument: paths that are not text, or a bad `max_bytes`.
@@ -53,6 +54,7 @@ class Text:
 
     paths: tuple[str, ...] | list[str] | str = ()
     max_bytes: int = 8_000_000
+    leave_out: tuple[str, ...] | list[str] | str = ()
     part: Literal["train", "held_out"] = field(default="train", init=False)
     fingerprint: str = field(default="", init=False, repr=False)
     """Sha256 of the bytes of both parts, in hexadecimal."""
@@ -61,8 +63,10 @@ class Text:
     def __post_init__(self) -> None:
         check_count("max_bytes of Text", self.max_bytes, LEAST_BYTES)
         paths = _as_paths(self.paths)
-        corpus = read_corpus(paths, self.max_bytes)
+        leave_out = _as_paths(self.leave_out)
+        corpus = read_corpus(paths, self.max_bytes, leave_out)
         object.__setattr__(self, "paths", paths)
+        object.__setattr__(self, "leave_out", leave_out)
         object.__setattr__(self, "_corpus", corpus)
         object.__setattr__(self, "fingerprint", corpus.fingerprint)
 
