@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from lengthwise.errors import InvalidArgument, nearest
 from lengthwise.models.config import ModelConfig
@@ -111,11 +111,11 @@ class Experiment:
 def experiment_from_dict(data: dict[str, object]) -> Experiment:
     """The inverse of `Experiment.as_dict`; unknown or missing keys raise `InvalidArgument`."""
     try:
-        values = dict(data)
-        model = ModelConfig(**values.pop("model"))  # type: ignore[arg-type]
-        training = Training(**values.pop("training"))  # type: ignore[arg-type]
-        lengths = tuple(values.pop("test_lengths"))  # type: ignore[arg-type]
-        return Experiment(**values, test_lengths=lengths, model=model, training=training)  # type: ignore[arg-type]
+        values: dict[str, Any] = dict(data)
+        model = ModelConfig(**values.pop("model"))
+        training = Training(**values.pop("training"))
+        lengths = tuple(values.pop("test_lengths"))
+        return Experiment(**values, test_lengths=lengths, model=model, training=training)
     except InvalidArgument:
         raise
     except (KeyError, TypeError, ValueError) as error:
