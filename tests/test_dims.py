@@ -22,7 +22,7 @@ SIZES = [(name, size) for name in FIELDS for size in (-1, 0, 2.0, "2", True, Non
 def test_a_size_that_is_no_positive_whole_number_is_refused_by_name(name: str, size: object) -> None:
     sizes = {"dim": 64, "heads": 4, name: size}
     with pytest.raises(InvalidArgument, match=rf"Dims\.{name} must be a positive whole number, not "):
-        Dims(**sizes)  # type: ignore[arg-type]
+        Dims(**sizes)
 
 
 def test_heads_that_do_not_divide_the_dim_are_refused() -> None:
@@ -32,4 +32,4 @@ def test_heads_that_do_not_divide_the_dim_are_refused() -> None:
 
 def test_dims_are_fixed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Dims(dim=64, heads=4).dim = 3  # type: ignore[misc]
+        Dims(dim=64, heads=4).dim = 3

@@ -77,7 +77,7 @@ def test_what_is_no_module_is_refused_and_not_taken_for_an_encoding_that_does_no
     with pytest.raises(
         lw.InvalidArgument, match=r"an encoding is a torch\.nn\.Module, not .*lengthwise\.build makes one"
     ):
-        lw.prepare(encoding, Positions.sequence(3))  # type: ignore[arg-type]
+        lw.prepare(encoding, Positions.sequence(3))
     q = torch.zeros(1, 2, 3, 4)
     with pytest.raises(lw.InvalidArgument, match=r"an encoding is a torch\.nn\.Module"):
-        lw.attention(q, q, q, encoding)  # type: ignore[arg-type]
+        lw.attention(q, q, q, encoding)

@@ -86,4 +86,4 @@ def test_every_distance_has_its_own_bias_whatever_the_dtype_of_the_module() -> N
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
-        ALiBi(**settings)  # type: ignore[arg-type]
+        ALiBi(**settings)

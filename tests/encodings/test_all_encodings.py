@@ -51,7 +51,7 @@ class Layer:
 
     def __call__(self, x: Tensor, positions: Positions, **settings: object) -> Tensor:
         q, k, v = self.project(x, positions)
-        return lw.attention(q, k, v, self.encoding, positions, **settings)  # type: ignore[arg-type]
+        return lw.attention(q, k, v, self.encoding, positions, **settings)
 
     def decode(self, x: Tensor, chunks: list[int]) -> Tensor:
         """The same, chunk by chunk, with a cache of rotated keys."""

@@ -30,7 +30,7 @@ def qk() -> tuple[Tensor, Tensor]:
 def test_position_three_has_the_numbers_of_the_formula_sheet(layout: str) -> None:
     three = torch.tensor([3])
     x = torch.arange(1.0, 9.0).view(1, 1, 1, 8)
-    out = Rotary(8, layout=layout).rotation(Positions(three, three)).q(x)  # type: ignore[arg-type]
+    out = Rotary(8, layout=layout).rotation(Positions(three, three)).q(x)
     torch.testing.assert_close(
         out.flatten(), torch.tensor([float(n) for n in SHEET[layout].split()]), rtol=1e-6, atol=0
     )
@@ -123,7 +123,7 @@ def test_neighbouring_positions_are_told_apart_far_out_in_every_dtype(dtype: tor
 )
 def test_norms_are_kept(layout: str, dtype: torch.dtype, allowed: float, qk: tuple[Tensor, Tensor]) -> None:
     q = qk[0].to(dtype)
-    out = Rotary(64, layout=layout).rotation(Positions.sequence(50)).q(q)  # type: ignore[arg-type]
+    out = Rotary(64, layout=layout).rotation(Positions.sequence(50)).q(q)
     torch.testing.assert_close(out.double().norm(dim=-1), q.double().norm(dim=-1), rtol=allowed, atol=0)
 
 
@@ -166,7 +166,7 @@ def test_rotation_takes_fractions_and_rows_of_their_own(qk: tuple[Tensor, Tensor
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
-        Rotary(**settings)  # type: ignore[arg-type]
+        Rotary(**settings)
 
 
 def test_positions_of_several_axes_are_refused() -> None:

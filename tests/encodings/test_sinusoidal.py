@@ -20,7 +20,7 @@ SHEET = {
 
 @pytest.mark.parametrize("variant", SHEET)
 def test_position_two_has_the_numbers_of_the_formula_sheet(variant: str) -> None:
-    row = Sinusoidal(8, variant=variant).table(torch.tensor([2]))[0]  # type: ignore[arg-type]
+    row = Sinusoidal(8, variant=variant).table(torch.tensor([2]))[0]
     torch.testing.assert_close(row, torch.tensor([float(x) for x in SHEET[variant].split()]), rtol=1e-6, atol=1e-8)
 
 
@@ -41,7 +41,7 @@ def test_tensor2tensor_is_the_table_of_fairseq_ports() -> None:
 @pytest.mark.parametrize("base", [10000.0, 100.0])
 def test_it_equals_the_formula_in_float64_far_out(variant: str, base: float) -> None:
     place = [0, 1, 17, 4095, 2**20 - 1, 2**20]
-    table = Sinusoidal(6, base, variant).table(torch.tensor(place))  # type: ignore[arg-type]
+    table = Sinusoidal(6, base, variant).table(torch.tensor(place))
     for p, row in zip(place, table.tolist(), strict=True):
         for m in range(3):
             angle = p * base ** -(m / 2 if variant == "tensor2tensor" else m / 3)
@@ -52,7 +52,7 @@ def test_it_equals_the_formula_in_float64_far_out(variant: str, base: float) -> 
 
 @pytest.mark.parametrize("variant", SHEET)
 def test_the_product_of_two_rows_depends_on_their_distance_alone(variant: str) -> None:
-    table = Sinusoidal(32, variant=variant).table(torch.arange(100)).double()  # type: ignore[arg-type]
+    table = Sinusoidal(32, variant=variant).table(torch.arange(100)).double()
     product = table @ table.T
     for distance in (0, 1, 30):
         diagonal = product.diagonal(distance)
@@ -71,7 +71,7 @@ def test_it_is_added_in_the_dtype_of_the_embeddings(dtype: torch.dtype) -> None:
 
 def test_a_dim_of_two_has_one_frequency_in_every_variant() -> None:
     for variant in SHEET:
-        table = Sinusoidal(2, variant=variant).table(torch.tensor([3]))  # type: ignore[arg-type]
+        table = Sinusoidal(2, variant=variant).table(torch.tensor([3]))
         assert table[0].tolist() == pytest.approx([math.sin(3), math.cos(3)])
 
 
@@ -86,4 +86,4 @@ def test_a_dim_of_two_has_one_frequency_in_every_variant() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
-        Sinusoidal(**settings)  # type: ignore[arg-type]
+        Sinusoidal(**settings)

@@ -97,7 +97,7 @@ def test_a_table_in_low_precision_still_gives_a_float32_bias(dtype: torch.dtype)
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, int], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
-        T5Bias(**settings)  # type: ignore[arg-type]
+        T5Bias(**settings)
 
 
 def test_the_table_is_drawn_with_the_standard_deviation_asked_for() -> None:

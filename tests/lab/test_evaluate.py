@@ -187,7 +187,7 @@ def test_tests_on_text_read_what_training_never_sees(tiny: Tiny, text: Task) -> 
     experiment = tiny(task="text", train_length=16, test_lengths=(16, 64), test_examples=20)
     recorder = Recorder(Bigrams(256))
     evaluate(recorder, text, experiment, CPU)
-    train, held = (bytes(part.data.tolist()) for part in (text, text.held_out()))  # type: ignore[attr-defined]
+    train, held = (bytes(part.data.tolist()) for part in (text, text.held_out()))
     for row in torch.cat([read for read in recorder.read if read.shape[1] == 63]):
         assert bytes(row.tolist()) in held
         assert bytes(row.tolist()) not in train

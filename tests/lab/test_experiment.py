@@ -120,7 +120,7 @@ def test_any_changed_setting_gives_another_address() -> None:
 
 
 def test_equal_settings_written_differently_are_one_experiment_with_one_address() -> None:
-    written: Any = Experiment("rotary", "sort", 10, [10, 20], training=Training(clip=1, warmup=0))  # type: ignore[arg-type]
+    written: Any = Experiment("rotary", "sort", 10, [10, 20], training=Training(clip=1, warmup=0))
     same = replace(BASE, training=Training(clip=1.0, warmup=0.0))
     assert written == same
     assert hash(written) == hash(same)

@@ -36,7 +36,7 @@ def train(trainer: Trainer, updates: int = 10**9) -> list[float]:
     return losses
 
 
-def same_tensors(a: dict[str, Tensor], b: dict[str, Tensor], but: set[str] = frozenset()) -> bool:  # type: ignore[assignment]
+def same_tensors(a: dict[str, Tensor], b: dict[str, Tensor], but: set[str] = frozenset()) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a if name not in but)
 
 

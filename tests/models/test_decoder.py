@@ -70,7 +70,7 @@ def test_the_gradient_reaches_every_parameter(make_decoder: Make, spec: str, tok
 def test_a_fresh_model_is_nearly_indifferent_whatever_its_norm_and_activation(
     make_decoder: Make, tokens: Tensor, norm: str, activation: str
 ) -> None:
-    config = ModelConfig(vocabulary=11, dim=64, norm=norm, activation=activation, tied=False)  # type: ignore[arg-type]
+    config = ModelConfig(vocabulary=11, dim=64, norm=norm, activation=activation, tied=False)
     model = make_decoder("rotary", config)
     loss = torch.nn.functional.cross_entropy(model(tokens)[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
     assert abs(loss.item() - torch.tensor(11.0).log().item()) < 1.0

@@ -24,7 +24,7 @@ from lengthwise.models import ModelConfig
 )
 def test_a_size_that_does_not_fit_is_refused(arguments: dict[str, int], said: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=said):
-        ModelConfig(**arguments)  # type: ignore[arg-type]
+        ModelConfig(**arguments)
 
 
 def test_dims_are_those_of_the_model() -> None:

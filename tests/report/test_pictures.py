@@ -44,7 +44,7 @@ def test_a_sinusoid_shows_the_vector_added_at_each_position(close: Close) -> Non
 def test_a_learned_table_shows_its_rows() -> None:
     encoding = build("learned", DIMS)
     shown = picture(encoding, DIMS, 12)
-    assert torch.equal(shown.values, encoding.table[:12].T)  # type: ignore[union-attr, index]
+    assert torch.equal(shown.values, encoding.table[:12].T)
     assert not shown.values.requires_grad
 
 
