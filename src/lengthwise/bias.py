@@ -68,15 +68,18 @@ class LowRankBias(Bias):
         q_features: `[(batch,) heads, q, rank]`.
         k_features: `[(batch,) heads, k, rank]`.
         row_constant: `[(batch,) heads, q]`.
+        dtype: of the values, that of the features where None; these may be wider, where large ones all but cancel.
     """
 
     q_features: Float[Tensor, "*batch heads q rank"]
     k_features: Float[Tensor, "*batch heads k rank"]
     row_constant: Float[Tensor, "*batch heads q"]
+    dtype: torch.dtype | None = None
 
     def dense(self) -> Float[Tensor, "*batch heads q k"]:
         """All values; see `Bias.dense`."""
-        return self.q_features @ self.k_features.transpose(-1, -2) + self.row_constant.unsqueeze(-1)
+        values = self.q_features @ self.k_features.transpose(-1, -2) + self.row_constant.unsqueeze(-1)
+        return values if self.dtype is None else values.to(self.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +87,15 @@ class PairBias(Bias):
     """A function of the two positions that is none of their distance alone.
 
     Args:
-        of_pair: from query positions `[..., q, 1]` and key positions `[..., 1, k]` to values `[heads, ..., q, k]`.
+        of_pair: from query positions `[..., q, 1]` and key positions `[..., 1, k]` to values `[heads, ..., q, k]`;
+            positions of several axes keep these as their last dimension.
         positions: where the queries and keys are.
+        axes: how many the function reads.
     """
 
     of_pair: Callable[[Tensor, Tensor], Tensor]
     positions: Positions
+    axes: int = 1
 
     def dense(self) -> Float[Tensor, "*batch heads q k"]:
         """All values; see `Bias.dense`."""
@@ -97,8 +103,13 @@ class PairBias(Bias):
 
     def rows(self, start: int, stop: int) -> Float[Tensor, "*batch heads rows k"]:
         """Values of the queries `start` to `stop` only."""
-        q, k = self.positions.one_axis()
-        return self.of_pair(q[..., start:stop].unsqueeze(-1), k.unsqueeze(-2)).movedim(0, -3)
+        if self.axes == 1:
+            q, k = self.positions.one_axis()
+            q, k = q[..., start:stop].unsqueeze(-1), k.unsqueeze(-2)
+        else:
+            q, k = self.positions.several_axes(self.axes)
+            q, k = q[:, start:stop].unsqueeze(2), k.unsqueeze(1)  # [batch, q, 1, axes], [batch, 1, k, axes]
+        return self.of_pair(q, k).movedim(0, -3)
 
 
 @dataclass(frozen=True, eq=False)

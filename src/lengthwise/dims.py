@@ -17,10 +17,11 @@ class Dims:
         head_dim: width of one head; `dim // heads` where not given.
         layers: number of layers.
         max_length: longest sequence in tokens; only learned tables need it.
+        kv_heads: number of key and value heads, for rotations that differ between heads; `heads` where not given.
 
     Raises:
-        InvalidArgument: a size is not a positive whole number, or `heads` does not divide `dim` and
-            `head_dim` was not given.
+        InvalidArgument: a size is not a positive whole number, `heads` does not divide `dim` and `head_dim` was not
+            given, or `kv_heads` does not divide `heads`.
     """
 
     dim: int
@@ -28,11 +29,12 @@ class Dims:
     head_dim: int = 0
     layers: int = 1
     max_length: int = 1024
+    kv_heads: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             size = getattr(self, field.name)
-            derived = field.name == "head_dim" and size == 0
+            derived = field.name in ("head_dim", "kv_heads") and size == 0
             if isinstance(size, bool) or not isinstance(size, int) or (size < 1 and not derived):
                 raise InvalidArgument(f"Dims.{field.name} must be a positive whole number, not {size!r}")
         if self.head_dim == 0:
@@ -42,3 +44,7 @@ class Dims:
                     "or give head_dim"
                 )
             object.__setattr__(self, "head_dim", self.dim // self.heads)
+        if self.kv_heads == 0:
+            object.__setattr__(self, "kv_heads", self.heads)
+        if self.heads % self.kv_heads:
+            raise InvalidArgument(f"{self.kv_heads} kv_heads do not divide the {self.heads} heads")

@@ -197,6 +197,18 @@ class Positions:
         q = self.q.squeeze(2)
         return q, q if self.k is self.q else self.k.squeeze(2)
 
+    def several_axes(self, axes: int) -> tuple[Tensor, Tensor]:
+        """Positions of the queries and of the keys as points of `axes` coordinates, `[batch or 1, q, axes]`.
+
+        Raises:
+            InvalidArgument: positions of another number of axes.
+        """
+        if self.axes != axes or self.q.dim() != 3:
+            raise InvalidArgument(
+                f"positions of {axes} axes are needed here, [batch or 1, length, {axes}], and these have {self.axes}"
+            )
+        return self.q, self.k
+
     def distance(self) -> Tensor:
         """Position of the query less that of the key: `[q, k]`, or `[batch, q, k]` from batched positions."""
         q, k = self.one_axis()

@@ -38,20 +38,21 @@ class Rotation:
     """Cosines and sines for queries and keys, ready to be applied.
 
     Args:
-        q_cos, q_sin: float32 `[q, rotary_dim / 2]`, or `[batch, q, rotary_dim / 2]` from batched positions.
+        q_cos, q_sin: float32 `[q, rotary_dim / 2]`, `[batch, q, rotary_dim / 2]` from batched positions, or `[batch or
+            1, kv_heads, q, rotary_dim / 2]` where heads differ; query heads that share a key head share its angles.
         k_cos, k_sin: the same for keys.
         layout: which dims make a pair.
     """
 
-    q_cos: Float[Tensor, "*batch q pairs"]
-    q_sin: Float[Tensor, "*batch q pairs"]
-    k_cos: Float[Tensor, "*batch k pairs"]
-    k_sin: Float[Tensor, "*batch k pairs"]
+    q_cos: Float[Tensor, "*rows q pairs"]
+    q_sin: Float[Tensor, "*rows q pairs"]
+    k_cos: Float[Tensor, "*rows k pairs"]
+    k_sin: Float[Tensor, "*rows k pairs"]
     layout: Layout = "half"
 
     @classmethod
     def of_angles(cls, q_angles: Tensor, k_angles: Tensor, layout: Layout = "half", scale: float = 1.0) -> Rotation:
-        """Rotation by angles in radians, `[(batch,) length, rotary_dim / 2]`; `scale` multiplies the result's length.
+        """Rotation by angles in radians, of the shapes of `q_cos`; `scale` multiplies the result's length.
 
         Where the keys stand at the very positions of the queries, pass the same tensor twice: the work is done once.
         """
@@ -80,8 +81,9 @@ class Rotation:
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """Turn each pair of dims of `x [batch, heads, length, head_dim]` by the angle whose cosine and sine are given.
 
-    `cos` and `sin` are float32 or wider, `[length, pairs]` or `[batch, length, pairs]`; `x` has any floating dtype and
-    any strides, and is left as it is. The result is contiguous and of the dtype of `x`, to which it is rounded once.
+    `cos` and `sin` are float32 or wider, `[length, pairs]`, `[batch, length, pairs]` or `[batch or 1, heads, length,
+    pairs]`, where `x` may have several times as many heads; `x` has any floating dtype and any strides, and is left as
+    it is. The result is contiguous and of the dtype of `x`, to which it is rounded once.
     Gradients of any order flow to all three.
 
     Raises:
@@ -94,6 +96,9 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     _check(x, cos, layout)
     if cos.dim() == 3:
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)  # [batch, 1, length, pairs]
+    elif cos.dim() == 4 and cos.shape[1] not in (1, x.shape[1]):
+        group = x.shape[1] // cos.shape[1]
+        cos, sin = cos.repeat_interleave(group, dim=1), sin.repeat_interleave(group, dim=1)
     if torch.compiler.is_compiling():
         return _by_formula(x, cos, sin, layout)
     if x.numel() < _LARGE:
@@ -131,7 +136,8 @@ class _ByMemory(torch.autograd.Function):
     def forward(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
         batch, heads, length, head_dim = x.shape
         rotary_dim, wide = 2 * cos.shape[-1], torch.promote_types(x.dtype, cos.dtype)
-        factors = [f.expand(batch, 1, length, -1) for f in _factors(cos.to(wide), sin.to(wide), layout)]
+        each = 1 if cos.dim() < 4 else cos.shape[1]  # heads with angles of their own
+        factors = [f.expand(batch, each, length, -1) for f in _factors(cos.to(wide), sin.to(wide), layout)]
         out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
         out[..., rotary_dim:] = x[..., rotary_dim:]
         straight = x.dtype == wide and (layout == "half" or head_dim % 2 == 0)  # an odd head_dim parts complex numbers
@@ -180,10 +186,12 @@ class _ByMemory(torch.autograd.Function):
 def _check(x: Tensor, cos: Tensor, layout: str) -> None:
     shape, table = x.shape, cos.shape
     fits = len(shape) == 4 and shape[2] == table[-2] and shape[3] >= 2 * table[-1]
-    if not fits or (len(table) == 3 and table[0] != 1 and table[0] != shape[0]):
+    heads = table[1] if len(table) == 4 else 1
+    if not fits or (len(table) > 2 and table[0] not in (1, shape[0])) or shape[1] % heads:
         batch = "batch" if len(table) == 2 or table[0] == 1 else table[0]
+        several = "heads" if heads == 1 else f"a multiple of {heads} heads"
         raise InvalidArgument(
-            f"expected [{batch}, heads, {table[-2]}, head_dim of at least {2 * table[-1]}] to rotate, "
+            f"expected [{batch}, {several}, {table[-2]}, head_dim of at least {2 * table[-1]}] to rotate, "
             f"not {list(shape)}: are heads and length in this order, and are the positions those of this tensor?"
         )
     if layout not in ("half", "interleaved"):

@@ -78,7 +78,7 @@ def test_a_dim_of_two_has_one_frequency_in_every_variant() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dim": 7}, "Sinusoidal needs an even dim, for a sine and a cosine each, not 7"),
+        ({"dim": 7}, "sinusoids need an even dim, for a sine and a cosine each, not 7"),
         ({"dim": 0}, "not 0"),
         ({"dim": 8, "base": 0}, "base must be above 0, not 0"),
         ({"dim": 8, "variant": "haf"}, r"unknown variant 'haf': did you mean 'half'\?"),

@@ -12,19 +12,14 @@ Many codes scale the token embeddings by sqrt(dim) before the sum; that is the m
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from lengthwise.encodings.registry import encodings
-from lengthwise.errors import InvalidArgument, nearest
 from lengthwise.positions import Positions
-from lengthwise.precision import widest_float
-
-Variant = Literal["interleaved", "half", "tensor2tensor"]
-VARIANTS = ("interleaved", "half", "tensor2tensor")
+from lengthwise.sinusoids import Variant, check_sinusoids, sinusoids
 
 
 @encodings.register("sinusoidal")
@@ -49,12 +44,7 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, dim: int, base: float = 10000.0, variant: Variant = "interleaved") -> None:
         super().__init__()
-        if dim < 2 or dim % 2:
-            raise InvalidArgument(f"Sinusoidal needs an even dim, for a sine and a cosine each, not {dim}")
-        if not base > 0:
-            raise InvalidArgument(f"base must be above 0, not {base}")
-        if variant not in VARIANTS:
-            raise InvalidArgument(f"unknown variant {variant!r}: {nearest(variant, VARIANTS)}")
+        check_sinusoids(dim, base, variant)
         self.dim, self.base, self.variant = dim, float(base), variant
 
     def embed_positions(
@@ -66,13 +56,7 @@ class Sinusoidal(nn.Module):
 
     def table(self, place: Tensor) -> Float[Tensor, "*place dim"]:
         """Sinusoids of positions of any shape, float32, a last dimension of `dim` added."""
-        wide = widest_float(place.device)
-        m = torch.arange(self.dim // 2, device=place.device, dtype=wide)
-        steps = max(self.dim // 2 - 1, 1) if self.variant == "tensor2tensor" else self.dim / 2
-        angle = place.to(wide).unsqueeze(-1) * self.base ** (-m / steps)  # [*place, dim / 2]
-        if self.variant == "interleaved":
-            return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2).float()
-        return torch.cat((angle.sin(), angle.cos()), dim=-1).float()
+        return sinusoids(place, self.dim, self.base, self.variant)
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""

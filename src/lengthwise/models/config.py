@@ -69,7 +69,7 @@ class ModelConfig:
 
     def dims(self, max_length: int = 1024) -> Dims:
         """The sizes that an encoding may need, for `lengthwise.build`."""
-        return Dims(self.dim, self.heads, self.head_dim, self.layers, max_length)
+        return Dims(self.dim, self.heads, self.head_dim, self.layers, max_length, self.kv_heads)
 
     def for_vocabulary(self, size: int) -> ModelConfig:
         """The same model with `size` token ids, where the number was left to the task."""
