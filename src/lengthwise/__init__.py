@@ -14,6 +14,7 @@ from lengthwise.attention import (
 )
 from lengthwise.bias import Bias, DenseBias, DistanceBias, LowRankBias, PairBias, SumBias
 from lengthwise.build import build
+from lengthwise.compose import Combined, OnAxis, PerLayer
 from lengthwise.dims import Dims
 from lengthwise.encodings import *  # every registered encoding
 from lengthwise.errors import (
@@ -28,6 +29,7 @@ from lengthwise.errors import (
 )
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, prepare
+from lengthwise.query_key import Composed, MatrixRotation, QueryKeyMap
 from lengthwise.registry import Registry
 from lengthwise.rotation import Rotation
 from lengthwise.sites import (
@@ -36,6 +38,7 @@ from lengthwise.sites import (
     BiasesLogits,
     ComputesLogits,
     EmbedsPositions,
+    ReadsHidden,
     Rotates,
     claims,
     sites,
@@ -46,6 +49,8 @@ __all__ = [
     "Bias",
     "BiasesLogits",
     "CLAIMS",
+    "Combined",
+    "Composed",
     "ComputesLogits",
     "DataError",
     "DenseBias",
@@ -55,10 +60,15 @@ __all__ = [
     "InvalidArgument",
     "LengthwiseError",
     "LowRankBias",
+    "MatrixRotation",
+    "OnAxis",
     "PairBias",
+    "PerLayer",
     "PositionOutOfRange",
     "Positions",
     "Prepared",
+    "QueryKeyMap",
+    "ReadsHidden",
     "Registry",
     "Rotates",
     "Rotation",

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from torch import nn
 
+from lengthwise.compose import Combined
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument, UnknownName, nearest
-from lengthwise.spec import Call, bind, parse_one
+from lengthwise.spec import Call, bind, parse
 
 
 def build(spec: str, dims: Dims) -> nn.Module:
     """Return the encoding that a spec string names.
 
     Constructor parameters that bear the name of a field of `dims` are filled from it, unless the spec gives them; an
-    argument that is itself a name or a call is built as an encoding.
+    argument that is itself a name or a call is built as an encoding. `+` joins encodings (`lengthwise.Combined`).
 
     Args:
-        spec: `"alibi"`, `"rotary(base=500000, layout='interleaved')"`.
+        spec: `"alibi"`, `"rotary(base=500000, layout='interleaved')"`, `"rotary + alibi"`.
         dims: sizes of the model.
 
     Raises:
@@ -30,7 +31,8 @@ def build(spec: str, dims: Dims) -> nn.Module:
         >>> lw.build("rotary(base=500000)", lw.Dims(dim=512, heads=8))
         Rotary(head_dim=64, base=500000, fraction=1, layout='half')
     """
-    return _build(parse_one(spec), dims)
+    parts = [_build(call, dims) for call in parse(spec)]
+    return parts[0] if len(parts) == 1 else Combined(*parts)
 
 
 def _build(call: Call, dims: Dims) -> nn.Module:

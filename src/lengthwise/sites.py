@@ -6,16 +6,16 @@ and nothing else is asked. Only the encoding that does nothing has none of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from lengthwise.bias import Bias
 from lengthwise.errors import InvalidArgument, nearest
 from lengthwise.positions import Positions
-from lengthwise.rotation import Rotation
+from lengthwise.query_key import QueryKeyMap
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class EmbedsPositions(Protocol):
 class Rotates(Protocol):
     """Acts on queries and keys `[batch, heads, length, head_dim]`."""
 
-    def rotation(self, positions: Positions) -> Rotation:
+    def rotation(self, positions: Positions) -> QueryKeyMap:
         """Return the rotation of queries and keys."""
         ...
 
@@ -47,10 +47,37 @@ class BiasesLogits(Protocol):
 
 @runtime_checkable
 class ComputesLogits(Protocol):
-    """Replaces the logits as a whole, where position can't be parted from q·k."""
+    """Replaces the logits as a whole, where position can't be parted from q·k.
+
+    An encoding whose rows do not sum to one says `normalizes = True`: its logits are then logarithms of the weights
+    themselves, and no softmax is taken.
+    """
 
     def attention_logits(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
         """Return logits `[batch, heads, q, k]`, scaled, before any mask."""
+        ...
+
+
+Logits = Callable[[Tensor, Tensor, Positions, float], Tensor]
+"""What computes whole logits: from q, k, positions and scale to `[batch, heads, q, k]`."""
+
+
+@runtime_checkable
+class ReadsHidden(Protocol):
+    """Lets the hidden states that a layer reads decide."""
+
+    def read(self, hidden: Tensor, positions: Positions, state: Any = None) -> tuple[QueryKeyMap | Bias | Logits, Any]:
+        """Return what the hidden states ask for, and what later tokens need to know of these.
+
+        Args:
+            hidden: `[batch, new, dim]` of the new tokens alone, which are the queries.
+            positions: of the queries, and of all keys.
+            state: what the last call returned, in a cache; None at the beginning.
+
+        Returns:
+            A map of the new queries and keys (a cache holds keys that are mapped already), or a bias or whole logits
+            that cover all keys; and the state after the new tokens, tensors in any nest of tuples.
+        """
         ...
 
 
@@ -60,6 +87,7 @@ SITES: Mapping[str, str] = MappingProxyType(
         "rotation": "rotation",
         "bias": "logit_bias",
         "logits": "attention_logits",
+        "hidden": "read",
     }
 )
 """Site names with the method that makes an encoding act there."""
@@ -112,6 +140,11 @@ def direction(encoding: nn.Module) -> str:
 def cached_keys(encoding: nn.Module) -> str:
     """In which form keys may wait in a cache: `"rotated"`, `"rotated_at_target_length"` or `"raw"`."""
     return _one_of(encoding, "cached_keys", "rotated", CACHE_RULES)
+
+
+def axes(encoding: nn.Module) -> int:
+    """How many coordinates the positions have that an encoding reads."""
+    return int(getattr(encoding, "axes", 1))
 
 
 def _one_of(encoding: nn.Module, attribute: str, default: str, choices: tuple[str, ...]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -24,6 +26,8 @@ def attention(
     scale: float | None = None,
     backend: str = "auto",
     dropout: float = 0.0,
+    hidden: Float[Tensor, "batch q dim"] | None = None,
+    state: Any = None,
 ) -> Float[Tensor, "batch heads q value_dim"]:
     """Softmax attention with a positional encoding (Vaswani et al. 2017, eq. 1, and the encoding's own paper).
 
@@ -39,9 +43,11 @@ def attention(
         scale: factor of q·k, 1/sqrt(head_dim) where None.
         backend: a name from `lengthwise.backends`, or `"auto"`.
         dropout: part of the attention weights set to zero; pass 0 outside training.
+        hidden: hidden states of the queries' tokens, for an encoding that reads them.
+        state: what it said of earlier tokens; a loop that needs the next state calls `Prepared.read` itself.
 
     Raises:
-        InvalidArgument: shapes that do not fit together.
+        InvalidArgument: shapes that do not fit together, or an encoding that reads hidden states without any.
         BackendRefused: the named backend can't do this, with its reason.
 
     Example:
@@ -50,7 +56,7 @@ def attention(
         >>> lw.attention(q, k, v, lw.ALiBi(heads=8)).shape
         torch.Size([1, 8, 16, 64])
     """
-    q, k, request = _request(q, k, v, encoding, positions, scale, dropout)
+    q, k, request = _request(q, k, v, encoding, positions, scale, dropout, hidden, state)
     return plan(request, backend)(q, k, v)
 
 
@@ -76,9 +82,11 @@ def attention_weights(
     positions: Positions | None = None,
     *,
     scale: float | None = None,
+    hidden: Float[Tensor, "batch q dim"] | None = None,
+    state: Any = None,
 ) -> Float[Tensor, "batch heads q k"]:
     """The softmax itself, float32, for looking at; arguments as for `attention`."""
-    q, k, request = _request(q, k, k, encoding, positions, scale, 0.0)
+    q, k, request = _request(q, k, k, encoding, positions, scale, 0.0, hidden, state)
     return attention_probabilities(q, k, request)
 
 
@@ -91,9 +99,11 @@ def explain_attention(
     *,
     scale: float | None = None,
     dropout: float = 0.0,
+    hidden: Float[Tensor, "batch q dim"] | None = None,
+    state: Any = None,
 ) -> Explanation:
     """Every backend with what it says to this call, without running any; arguments as for `attention`."""
-    return explain(_request(q, k, v, encoding, positions, scale, dropout)[2])
+    return explain(_request(q, k, v, encoding, positions, scale, dropout, hidden, state)[2])
 
 
 def _request(
@@ -104,16 +114,25 @@ def _request(
     positions: Positions | None,
     scale: float | None,
     dropout: float,
+    hidden: Tensor | None,
+    state: Any,
 ) -> tuple[Tensor, Tensor, Request]:
     if isinstance(encoding, Prepared):
         if positions is not None and positions is not encoding.positions:
             raise InvalidArgument("a Prepared has its positions already: do not pass positions with it")
         prepared = encoding
-        request = Request.of(q, k, v, prepared.positions, prepared.bias, prepared.logits, scale, dropout)
     else:
-        known = Request.of(q, k, v, positions, scale=scale, dropout=dropout).positions
-        prepared = prepare(encoding, known)
-        request = Request.of(q, k, v, prepared.positions, prepared.bias, prepared.logits, scale, dropout)
+        prepared = prepare(encoding, Request.of(q, k, v, positions, scale=scale, dropout=dropout).positions)
+    if prepared.readers:
+        if hidden is None:
+            raise InvalidArgument(
+                "this encoding reads hidden states: pass hidden=, [batch, q, dim] of the queries' tokens, "
+                "or what Prepared.read returned"
+            )
+        prepared = prepared.read(hidden, state)[0]
+    request = Request.of(
+        q, k, v, prepared.positions, prepared.bias, prepared.logits, scale, dropout, prepared.normalizes
+    )
     if prepared.rotation is not None:
         q, k = prepared.rotation(q, k)
     return q, k, request

@@ -44,7 +44,10 @@ backends.register("reference")(Reference())
 def attention_probabilities(
     q: Float[Tensor, "batch heads q head_dim"], k: Float[Tensor, "batch kv_heads k head_dim"], request: Request
 ) -> Float[Tensor, "batch heads q k"]:
-    """The softmax over visible keys, float32 or wider; a row that sees none is all zeros."""
+    """The softmax over visible keys, float32 or wider; a row that sees none is all zeros.
+
+    Logits of an encoding that normalizes by itself are logarithms of the weights: their exponential is taken.
+    """
     wide = torch.promote_types(q.dtype, torch.float32)
     k = _for_each_query_head(k, request)
     if request.logits is not None:
@@ -59,13 +62,19 @@ def attention_probabilities(
     if bias is not None:
         logits = logits + bias
     visible = request.positions.visible()
+    if request.normalizes:  # the logits are logarithms of the weights
+        return logits.exp() if visible is None else logits.masked_fill(~_by_head(visible), float("-inf")).exp()
     if visible is None:
         return logits.softmax(dim=-1)
-    visible = visible if visible.dim() == 2 else visible.unsqueeze(1)  # [batch, 1, q, k]
+    visible = _by_head(visible)
     # Rows without a visible key would give 0/0: they are let see everything, and their weights set to zero.
     some = visible.any(dim=-1, keepdim=True)
     weights = logits.masked_fill(~(visible | ~some), float("-inf")).softmax(dim=-1)
     return weights.masked_fill(~visible, 0.0)
+
+
+def _by_head(visible: Tensor) -> Tensor:
+    return visible if visible.dim() == 2 else visible.unsqueeze(1)  # [batch, 1, q, k]
 
 
 def _for_each_query_head(x: Tensor, request: Request) -> Tensor:

@@ -13,8 +13,8 @@ from torch import Tensor
 from lengthwise.bias import Bias
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
-from lengthwise.prepared import Logits
 from lengthwise.registry import Registry
+from lengthwise.sites import Logits
 
 Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From q `[batch, heads, q, head_dim]` and k, v `[batch, kv_heads, k, head_dim]` to `[batch, heads, q, head_dim]`."""
@@ -33,6 +33,7 @@ class Request:
         logits: computes whole logits in place of q·k.
         scale: factor of q·k.
         dropout: part of the attention weights that is set to zero.
+        normalizes: the logits are logarithms of the weights themselves: no softmax is taken.
     """
 
     batch: int
@@ -48,6 +49,7 @@ class Request:
     logits: Logits | None
     scale: float
     dropout: float
+    normalizes: bool = False
 
     def __post_init__(self) -> None:
         if self.kv_heads < 1 or self.heads % self.kv_heads:
@@ -88,6 +90,7 @@ class Request:
         logits: Logits | None = None,
         scale: float | None = None,
         dropout: float = 0.0,
+        normalizes: bool = False,
     ) -> Request:
         """The request that these tensors make; positions None means a causal sequence that ends with the queries."""
         for name, x in (("q", q), ("k", k), ("v", v)):
@@ -120,6 +123,7 @@ class Request:
             logits=logits,
             scale=max(q.shape[3], 1) ** -0.5 if scale is None else scale,
             dropout=dropout,
+            normalizes=normalizes,
         )
 
     def dense_bias(self) -> Float[Tensor, "#batch heads q k"] | None:

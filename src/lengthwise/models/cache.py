@@ -1,6 +1,8 @@
-"""Keys and values of the tokens seen so far."""
+"""Keys and values of the tokens seen so far, and what encodings that read hidden states keep of them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -8,7 +10,7 @@ from torch import Tensor
 
 
 class KVCache:
-    """One pair of tensors a layer, `[batch, kv_heads, tokens so far, head_dim]`.
+    """One pair of tensors a layer, `[batch, kv_heads, tokens so far, head_dim]`, and the state of its encoding.
 
     Args:
         layers: number of layers that will append to it.
@@ -17,6 +19,7 @@ class KVCache:
     def __init__(self, layers: int) -> None:
         self._keys: list[Tensor | None] = [None] * layers
         self._values: list[Tensor | None] = [None] * layers
+        self.states: list[Any] = [None] * layers
 
     @property
     def length(self) -> int:

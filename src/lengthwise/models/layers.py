@@ -7,7 +7,7 @@ Vaswani et al. 2017 (1706.03762); norms before each half as in GPT-2; RMSNorm (Z
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -16,14 +16,15 @@ from torch.nn import functional
 
 from lengthwise.attention.plan import Plan, plan
 from lengthwise.attention.request import Request
+from lengthwise.compose import PerLayer
 from lengthwise.errors import InvalidArgument
 from lengthwise.models.cache import KVCache
 from lengthwise.models.config import ModelConfig
 from lengthwise.positions import Positions
 from lengthwise.precision import autocasts
 from lengthwise.prepared import Prepared, prepare
-from lengthwise.rotation import Rotation
-from lengthwise.sites import EmbedsPositions, Rotates, cached_keys
+from lengthwise.query_key import QueryKeyMap
+from lengthwise.sites import SITES, cached_keys
 
 
 class SelfAttention(nn.Module):
@@ -42,6 +43,8 @@ class SelfAttention(nn.Module):
         self, x: Float[Tensor, "batch length dim"], shared: Shared, cache: KVCache | None, layer: int
     ) -> Float[Tensor, "batch length dim"]:
         """Attend; new keys and values join the cache, if there is one."""
+        if shared.ready.readers:
+            shared = shared.read(x, cache, layer)
         q, k, v = (self._heads(project(x)) for project in (self.q, self.k, self.v))
         if shared.rotation is not None and not shared.raw_keys:
             q, k = shared.rotation(q, k)
@@ -49,7 +52,8 @@ class SelfAttention(nn.Module):
             k, v = cache.append(layer, k, v)
         if shared.rotation is not None and shared.raw_keys:
             q, k = shared.rotation(q, k)
-        out = shared.attend(q, k, v)  # [batch, heads, length, head_dim]
+        attend = plan(shared.request) if shared.attend is None else shared.attend
+        out = attend(q, k, v)  # [batch, heads, length, head_dim]
         return self.out(out.transpose(1, 2).flatten(2))
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -107,7 +111,7 @@ class Stack(nn.Module):
     def __init__(self, config: ModelConfig, encoding: nn.Module | Sequence[nn.Module] | None) -> None:
         super().__init__()
         given: list[nn.Module]
-        if isinstance(encoding, nn.Module) and not isinstance(encoding, nn.ModuleList):
+        if isinstance(encoding, nn.Module) and not isinstance(encoding, nn.ModuleList | PerLayer):
             given = [encoding] * config.layers
         else:
             given = list(encoding or ())
@@ -117,7 +121,7 @@ class Stack(nn.Module):
                 "without a list"
             )
         for one in given:
-            if isinstance(one, EmbedsPositions) and one is not given[0]:
+            if hasattr(one, SITES["embeddings"]) and one is not given[0]:
                 raise InvalidArgument(
                     f"{type(one).__name__} acts on token embeddings, which only the first layer reads: put it first "
                     "in the list, and NoPE or another kind behind it"
@@ -149,12 +153,10 @@ class Stack(nn.Module):
     def _share(self, x: Tensor, encoding: nn.Module | None, ready: Prepared, cache: KVCache | None) -> Shared:
         config, positions = self.config, ready.positions
         rotation, raw_keys = ready.rotation, False
-        if cache is not None and isinstance(encoding, Rotates):
+        if cache is not None and encoding is not None and rotation is not None:
             raw_keys = cached_keys(encoding) == "raw"
-            if (
-                not raw_keys
-            ):  # only new keys are rotated, at their own positions (mapped already), and join rotated ones
-                rotation = encoding.rotation(positions.new())
+            if not raw_keys and ready.rotation_of_new is not None:  # new keys are rotated, and join rotated ones
+                rotation = ready.rotation_of_new()
         request = Request(
             batch=x.shape[0],
             heads=config.heads,
@@ -169,8 +171,9 @@ class Stack(nn.Module):
             logits=ready.logits,
             scale=config.head_dim**-0.5,
             dropout=config.dropout if self.training else 0.0,
+            normalizes=ready.normalizes,
         )
-        return Shared(rotation, raw_keys, plan(request))
+        return Shared(ready, request, rotation, raw_keys, None if ready.readers else plan(request))
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,14 +181,28 @@ class Shared:
     """What the layers with one encoding share in a forward.
 
     Args:
+        ready: what the encoding says at the positions.
+        request: what attention is asked to do.
         rotation: of queries and keys, or None.
         raw_keys: the cache holds keys that are not rotated yet.
-        attend: the attention, planned.
+        attend: the attention, planned; None where each layer reads its own hidden states first.
     """
 
-    rotation: Rotation | None
+    ready: Prepared
+    request: Request
+    rotation: QueryKeyMap | None
     raw_keys: bool
-    attend: Plan
+    attend: Plan | None
+
+    def read(self, hidden: Tensor, cache: KVCache | None, layer: int) -> Shared:
+        """What one layer's hidden states add; the cache keeps the state of its encoding."""
+        ready, state = self.ready.read(hidden, None if cache is None else cache.states[layer])
+        if cache is not None:
+            cache.states[layer] = state
+        request = replace(self.request, bias=ready.bias, logits=ready.logits)
+        read_rotation = ready.rotation is not self.ready.rotation
+        rotation = ready.rotation if read_rotation else self.rotation
+        return Shared(ready, request, rotation, self.raw_keys and not read_rotation, plan(request))
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
