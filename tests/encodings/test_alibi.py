@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -10,6 +11,10 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 import lengthwise as lw
 from lengthwise import ALiBi, Positions
 from lengthwise.encodings.alibi import alibi_slopes
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from x_transformers.x_transformers import AlibiPositionalBias
 
 
 @pytest.mark.parametrize("heads", range(1, 129))
@@ -87,3 +92,55 @@ def test_every_distance_has_its_own_bias_whatever_the_dtype_of_the_module() -> N
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
         ALiBi(**settings)
+
+
+@pytest.mark.parametrize("heads", [1, 3, 8, 12])
+@pytest.mark.parametrize("learned", [False, True])
+def test_it_is_the_symmetric_bias_of_x_transformers(heads: int, learned: bool) -> None:
+    theirs = AlibiPositionalBias(heads)(7, 9)  # the queries are the last of the keys
+    ours = ALiBi(heads, learned=learned).logit_bias(Positions.step(2, 7)).dense()
+    torch.testing.assert_close(ours, theirs, rtol=2e-6, atol=0)
+
+
+@pytest.mark.parametrize("heads", [1, 5, 8])
+def test_learned_slopes_begin_as_the_published_ones_none_of_them_clamped(heads: int) -> None:
+    encoding = ALiBi(heads, learned=True)
+    assert encoding.slopes == pytest.approx(alibi_slopes(heads), rel=1e-6)
+    with torch.no_grad():
+        encoding.log_slopes.zero_()
+    assert encoding.slopes == [1.0] * heads
+    encoding.reset_parameters()
+    assert encoding.slopes == pytest.approx(alibi_slopes(heads), rel=1e-6)
+
+
+def test_training_moves_learned_slopes_and_leaves_them_positive() -> None:
+    encoding = ALiBi(4, learned=True)
+    optimizer = torch.optim.SGD(encoding.parameters(), lr=0.01)
+    for _ in range(20):  # rewards a bias that rises with distance
+        optimizer.zero_grad()
+        (-encoding.of_distance(torch.arange(50)).mean()).backward()
+        optimizer.step()
+    assert all(0 < slope < first for slope, first in zip(encoding.slopes, alibi_slopes(4), strict=True))
+
+
+def test_the_gradient_of_a_learned_slope_is_the_sum_over_distances() -> None:
+    encoding = ALiBi(3, learned=True).double()
+    distance = torch.tensor([[0, 1], [5, -7]])
+    encoding.of_distance(distance).sum().backward()
+    expected = torch.tensor([-13.0 * slope for slope in encoding.slopes], dtype=torch.float64)  # d(-e^s 13) / ds
+    torch.testing.assert_close(encoding.log_slopes.grad, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_learned_slopes_in_low_precision_still_give_a_float32_bias(dtype: torch.dtype) -> None:
+    bias = ALiBi(8, learned=True).to(dtype).of_distance(torch.tensor([2**20, 2**20 + 1]))
+    assert bias.dtype == torch.float32
+    assert (bias[:, 0] > bias[:, 1]).all()
+    assert ALiBi(8, learned=True).double().of_distance(torch.arange(3)).dtype == torch.float64
+
+
+def test_only_learned_slopes_are_parameters() -> None:
+    assert list(ALiBi(4).parameters()) == []
+    assert [name for name, _ in ALiBi(4, learned=True).named_parameters()] == ["log_slopes"]
+    assert repr(ALiBi(4)) == "ALiBi(heads=4, max_bias=8)"
+    assert repr(ALiBi(4, learned=True)) == "ALiBi(heads=4, max_bias=8, learned=True)"
