@@ -1,0 +1,34 @@
+"""`python -m lengthwise.testing [NAME ...]`: all checks, fast and slow, over the registry; exit code 1 on a failure."""
+
+from __future__ import annotations
+
+import sys
+
+from lengthwise.dims import Dims
+from lengthwise.testing import check_encoding, maker, registered
+
+DIMS = Dims(dim=32, heads=4, head_dim=8, max_length=128)
+
+
+def main(names: list[str]) -> int:
+    """Print a line for each encoding, then each failure; return the exit code."""
+    makes = [maker(name, DIMS) for name in names] or registered(DIMS)
+    width = max(len(make.label) for make in makes)
+    print(f"{'encoding':<{width}}  checks  passed  failed  skipped  not claimed  seconds")
+    reports = []
+    for make in makes:
+        report = check_encoding(make, dims=DIMS, checks="all")
+        reports.append(report)
+        counts = (len(report.results), len(report.passed), len(report.failures), len(report.skipped))
+        row = "".join(f"{count:>{size}}" for count, size in zip(counts, (8, 8, 8, 9), strict=True))
+        print(f"{make.label:<{width}}{row}{len(report.not_claimed):>13}{report.seconds:>9.1f}", flush=True)
+    failed = [report for report in reports if report.failures]
+    for report in failed:
+        for name, message in report.failures.items():
+            print(f"\n{report.name}: {name}\n  {message}")
+    print(f"\n{len(reports) - len(failed)} of {len(reports)} encodings pass, {sum(r.seconds for r in reports):.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""Slow checks: compilers and exporters follow the encoding, and give its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.positions import Positions
+from lengthwise.testing.checks.registry import check
+from lengthwise.testing.probe import Probe
+from lengthwise.testing.subject import Subject
+from lengthwise.testing.tolerances import output
+from lengthwise.testing.verdict import Broken, NotApplicable, agree
+
+_LENGTHS = (7, 9, 12, 17, 23)
+_GRAPHS = 2
+
+
+@check(
+    "torch.compile(fullgraph=True) makes at most two graphs over five lengths",
+    cause="Python that branches on a value of a tensor, or a length that is read as a number",
+    speed="slow",
+)
+def compiles_whole(subject: Subject) -> None:
+    """Traced and run as it was traced; with equal numbers."""
+    from torch._dynamo import reset
+    from torch._dynamo.testing import CompileCounter
+
+    lengths = _lengths(subject)
+    layer, counter = _Layer(Probe(subject, subject.build())), CompileCounter()
+    reset()
+    try:
+        compiled = torch.compile(layer, fullgraph=True, backend=counter)
+        with torch.no_grad():
+            for length in lengths:
+                x, positions = layer.probe.inputs(1, length), subject.sequence(length)
+                agree(compiled(x, positions), layer(x, positions), output(torch.float32), f"compiled, {length} tokens")
+        if counter.frame_count > _GRAPHS:
+            raise Broken(f"{counter.frame_count} graphs for lengths {lengths}, where {_GRAPHS} are allowed")
+    finally:
+        reset()
+
+
+@check(
+    "torch.export with a dynamic length gives what eager gives",
+    cause="a length that is read as a number, or a table of one length",
+    speed="slow",
+)
+def exports_dynamic(subject: Subject) -> None:
+    """Exported at one length, run at others."""
+    lengths = _lengths(subject)
+    layer = _Layer(Probe(subject, subject.build()))
+    length = torch.export.Dim("length", min=2, max=subject.fits(1024))
+    positions = subject.sequence(lengths[1])
+    axis = 0 if positions.q.dim() == 1 else 1
+    shapes: Any = {"x": {1: length}, "positions": [{axis: length}, {axis: length}, None, None, None, None]}
+    program = torch.export.export(
+        layer, (layer.probe.inputs(1, lengths[1]), positions), dynamic_shapes=shapes, strict=False
+    ).module()
+    with torch.no_grad():
+        for number in lengths:
+            x, positions = layer.probe.inputs(1, number), subject.sequence(number)
+            agree(program(x, positions), layer(x, positions), output(torch.float32), f"exported, {number} tokens")
+
+
+class _Layer(nn.Module):
+    """A probe as a module, for compilers."""
+
+    def __init__(self, probe: Probe) -> None:
+        super().__init__()
+        self.encoding, self.probe = probe.encoding, probe
+
+    def forward(self, x: Tensor, positions: Positions) -> Tensor:
+        return self.probe(x, positions)
+
+
+def _lengths(subject: Subject) -> list[int]:
+    lengths = [length for length in _LENGTHS if subject.fits(length) == length]
+    if len(lengths) < 2:
+        raise NotApplicable(f"its table of {subject.max_position} is too short for several lengths")
+    return lengths

@@ -1,0 +1,129 @@
+"""Backends and gradients: every road gives the reference's numbers, and gradients are those of the function."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from lengthwise.attention import attention, backends
+from lengthwise.errors import BackendRefused
+from lengthwise.positions import Positions
+from lengthwise.testing.checks.registry import check
+from lengthwise.testing.probe import Probe
+from lengthwise.testing.subject import Subject
+from lengthwise.testing.tolerances import GRADIENT, output
+from lengthwise.testing.verdict import Broken, agree, finite
+
+
+@check(
+    "every backend that takes it gives the reference's numbers and gradients",
+    cause="a backend that reads a structure which the bias does not keep",
+)
+def backends_agree(subject: Subject) -> None:
+    """Forward, and gradients of q, k, v and of every parameter; whole, in a step, packed and padded."""
+    length = subject.fits(12)
+    mask = torch.arange(length) >= torch.tensor([[0], [min(3, length - 1)]])
+    asked = {"a sequence": subject.sequence(length), "padded rows": subject.padded(mask)}
+    if subject.causal:
+        asked["a step"] = subject.part(torch.arange(length)[length - length // 3 :], torch.arange(length))
+        asked["packed rows"] = subject.packed([length - length // 2, length // 2])
+    for kv_heads in {subject.heads_of_keys(case) for case in subject.cases}:
+        for what, positions in asked.items():
+            expected = _run(subject, positions, kv_heads, "reference")
+            for backend in (name for name in backends if name != "reference"):
+                try:
+                    found = _run(subject, positions, kv_heads, backend)
+                except BackendRefused:
+                    continue
+                for name, value in expected.items():
+                    agree(found[name], value, 4 * output(torch.float32), f"{name} of {backend}, {what}")
+
+
+@check(
+    "gradients are those of the function, for inputs and for every parameter",
+    cause="a detached parameter, or a root or logarithm of a distance of zero",
+)
+def gradients_exact(subject: Subject) -> None:
+    """Slopes along fixed directions, against differences of values in float64."""
+    length = subject.fits(6)
+    encoding = subject.build(torch.float64)
+    probe = Probe(subject, encoding, dtype=torch.float64)
+    x, positions = probe.inputs(2, length).requires_grad_(), subject.sequence(length)
+    parts = {name: part for name, part in encoding.named_parameters() if part.is_floating_point()}
+    wrapped = _Called(probe)
+
+    def value(inputs: Tensor, changes: dict[str, Tensor]) -> Tensor:
+        own = {f"encoding.{name}": part + changes.get(name, 0.0) for name, part in parts.items()}
+        out = functional_call(wrapped, own, (inputs, positions))
+        return (out * weights).sum()
+
+    weights = torch.randn(2, subject.dims.heads, length, subject.dims.head_dim, generator=_seed(6)).double()
+    zeros = {name: torch.zeros_like(part, requires_grad=True) for name, part in parts.items()}
+    total = value(x, zeros)
+    wanted: dict[str, Tensor] = {"embeddings": x, **zeros}
+    if not total.requires_grad:
+        raise Broken("the result has no gradient at all")
+    found = _slopes(total, list(wanted.values()))
+    for (name, part), slope in zip(wanted.items(), found, strict=True):
+        if slope is not None:
+            finite(slope, f"the gradient of {name}")
+        direction = torch.randn(part.shape, generator=_seed(7)).double()
+        analytic = 0.0 if slope is None else float((slope * direction).sum())
+
+        def along(step: float, name: str = name, direction: Tensor = direction) -> float:
+            with torch.no_grad():
+                if name == "embeddings":
+                    return float(value(x + step * direction, {}))
+                return float(value(x, {name: step * direction}))
+
+        # Values may be float32 inside, and may have kinks: some step must be neither too short nor too long.
+        numeric = [(along(step) - along(-step)) / (2 * step) for step in (1e-2, 1e-3, 1e-4)]
+        scale = max(1e-2, abs(analytic), max(map(abs, numeric)))
+        off = min(abs(one - analytic) for one in numeric)
+        if not off <= GRADIENT * scale:
+            raise Broken(
+                f"the gradient of {name}: slope {analytic:.6g} and differences {numeric[1]:.6g} along one direction, "
+                f"off by {off:.2g} where {GRADIENT * scale:.2g} is allowed"
+            )
+
+
+def _run(subject: Subject, positions: Positions, kv_heads: int, backend: str) -> dict[str, Tensor]:
+    probe = Probe(subject, subject.build(), kv_heads)
+    prepared, hidden, _ = probe.prepare(probe.inputs(2, positions.k_length)[:, -positions.q_length :], positions)
+    _, k, v = (part.detach() for part in probe.project(probe.inputs(2, positions.k_length)))
+    q = probe.project(hidden)[0].detach()
+    q, k, v = (part.requires_grad_() for part in (q, k, v))
+    out = attention(q, k, v, prepared, backend=backend)
+    if hidden.requires_grad:  # what acts on embeddings learns through them, before any backend
+        out = out + hidden.sum() * 0
+    slope = torch.randn(out.shape, generator=_seed(8))
+    names = dict(probe.encoding.named_parameters())
+    wanted = {"q": q, "k": k, "v": v, **{name: part for name, part in names.items() if part.requires_grad}}
+    found = _slopes(out, list(wanted.values()), slope)
+    zero = torch.zeros(())
+    grads = {
+        f"gradient of {name}": (zero.expand_as(part) if grad is None else grad)
+        for (name, part), grad in zip(wanted.items(), found, strict=True)
+    }
+    return {"output": out.detach(), **grads}
+
+
+class _Called(nn.Module):
+    """A probe as a module, so that its encoding's parameters can be replaced."""
+
+    def __init__(self, probe: Probe) -> None:
+        super().__init__()
+        self.encoding, self.probe = probe.encoding, probe
+
+    def forward(self, x: Tensor, positions: Positions) -> Tensor:
+        return self.probe(x, positions)
+
+
+def _seed(number: int) -> torch.Generator:
+    return torch.Generator().manual_seed(number)
+
+
+def _slopes(total: Tensor, wanted: list[Tensor], weights: Tensor | None = None) -> list[Tensor | None]:
+    """Gradients; None where the result does not depend on a part."""
+    return list(torch.autograd.grad(total, wanted, weights, allow_unused=True))
