@@ -4,7 +4,8 @@ Liu et al. 2021 (2103.14030, id UNVERIFIED), eq. 4:
 
     logit(i, j) += E[(row_i - row_j + Wh - 1)(2 Ww - 1) + (column_i - column_j + Ww - 1), h]
 
-The table is drawn with standard deviation 0.02, truncated, as in the authors' code; `transformers` begins with zeros.
+The table is drawn with standard deviation 0.02 as in the authors' code, whose truncation at 2 is never reached;
+`transformers` begins with zeros.
 It has no value outside its window, and none is made up.
 """
 
@@ -63,7 +64,7 @@ class SwinBias(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the table anew."""
-        nn.init.trunc_normal_(self.table, std=self.init_std)
+        nn.init.normal_(self.table, std=self.init_std)
 
     def logit_bias(self, positions: Positions) -> DenseBias:
         """The bias at `positions [batch or 1, length, 2]`, differentiable in the table."""
