@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 import lengthwise as lw
-from lengthwise.encodings.registry import encodings
+from lengthwise.encodings.registry import encodings, example
 
 DIMS = lw.Dims(dim=64, heads=4, layers=3, max_length=77)
 
@@ -27,7 +27,7 @@ def wrapper() -> Iterator[None]:
 
 
 def test_every_registered_encoding_is_built_from_its_name_and_is_a_name_of_the_package() -> None:
-    built = {name: lw.build(name, DIMS) for name, _ in encodings.own_items()}
+    built = {name: lw.build(example(name), DIMS) for name, _ in encodings.own_items()}
     assert {"none", "learned", "sinusoidal", "rotary", "alibi", "t5"} <= set(built)
     for name, encoding in built.items():
         assert type(encoding) is encodings[name] is getattr(lw, type(encoding).__name__)
@@ -64,7 +64,7 @@ def test_an_argument_may_be_an_encoding(wrapper: None) -> None:
         ("rotary(layout='halves')", lw.InvalidArgument, r"unknown layout 'halves': did you mean 'half'\?"),
         ("rotary(base=)", lw.SpecError, r"rotary\(base=»\)"),
         ("rotary(base=1, base=2)", lw.SpecError, "'base' is given twice"),
-        ("rotary + alibi", lw.SpecError, "joins 2 things"),
+        ("learned + rotory", lw.UnknownName, "unknown encoding 'rotory': did you mean 'rotary'"),
         ("", lw.SpecError, "the spec is empty"),
         ("wrapper", lw.InvalidArgument, "'wrapper' needs 'inner'; it takes wrapper"),
         ("wrapper(rotory)", lw.UnknownName, r"unknown encoding 'rotory' as an argument: did you mean 'rotary'\?"),

@@ -4,6 +4,7 @@ import pytest
 from torch import nn
 
 import lengthwise as lw
+from lengthwise.encodings.registry import example
 from lengthwise.sites import cached_keys, direction
 
 EXPECTED = {
@@ -25,6 +26,7 @@ def test_an_encoding_acts_where_its_methods_say(name: str) -> None:
         "rotation": lw.Rotates,
         "bias": lw.BiasesLogits,
         "logits": lw.ComputesLogits,
+        "hidden": lw.ReadsHidden,
     }
     assert set(protocols) == set(lw.SITES)
     assert tuple(site for site, protocol in protocols.items() if isinstance(encoding, protocol)) == EXPECTED[name]
@@ -58,7 +60,7 @@ def test_a_word_that_is_not_in_the_contract_is_an_error(attribute: str, value: o
 
 def test_every_registered_encoding_says_only_what_the_contract_knows() -> None:
     for name, made in lw.encodings.encodings.own_items():
-        encoding = lw.build(name, lw.Dims(dim=32, heads=2))
+        encoding = lw.build(example(name), lw.Dims(dim=32, heads=2))
         assert lw.claims(encoding) <= set(lw.CLAIMS)
         assert direction(encoding) in ("any", "causal", "bidirectional")
         assert cached_keys(encoding) in ("rotated", "rotated_at_target_length", "raw")

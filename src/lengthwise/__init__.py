@@ -4,6 +4,9 @@ This module holds what is needed in a model: the encodings, positions, attention
 laboratory are in `lengthwise.models`, `lengthwise.tasks` and `lengthwise.lab`.
 """
 
+import importlib
+from types import ModuleType
+
 from lengthwise import encodings as encodings
 from lengthwise.attention import (
     attend,
@@ -90,3 +93,9 @@ __all__ = [
 __all__ += [made.__name__ for _, made in encodings.encodings.own_items()]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name == "testing":  # the conformance kit, loaded when it is asked for
+        return importlib.import_module("lengthwise.testing")
+    raise AttributeError(f"module 'lengthwise' has no attribute {name!r}")

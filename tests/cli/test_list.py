@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+import lengthwise as lw
 from lengthwise.attention import backends
-from lengthwise.encodings.registry import encodings
+from lengthwise.encodings.registry import encodings, example
 from lengthwise.sites import CLAIMS
 from lengthwise.tasks import build_task, tasks
 
@@ -34,15 +35,16 @@ def test_show_tells_the_formula_parameters_source_claims_and_a_picture_of_every_
     assert (called.code, called.err) == (0, "")
     assert called.out.startswith(name)
     made = encodings[name]
+    encoding = lw.build(example(name), lw.Dims(64, 4, max_length=64))
     assert str(made.formula) in called.out
     assert str(made.paper) in called.out
-    for claim in made.claims:
+    for claim in lw.claims(encoding):
         assert f"{claim.replace('_', ' ')}: {CLAIMS[claim]}" in called.out
     lines = called.out.splitlines()
     for field in ("formula", "acts on", "parameters", "trained", "source", "direction", "claims"):
         assert sum(line.startswith(field) for line in lines) == 1
-    assert any(line.startswith("cache") for line in lines) == hasattr(made, "rotation")
-    assert ("before any training" in called.out) == (name in ("learned", "t5"))
+    assert any(line.startswith("cache") for line in lines) == hasattr(encoding, "rotation")
+    assert ("before any training" in called.out) == any(p.requires_grad for p in encoding.parameters())
     assert "across: " in called.out
     assert "\x1b" not in called.out
     assert len(called.out.splitlines()) < 40

@@ -14,6 +14,17 @@ from lengthwise.encodings.registry import encodings
 from lengthwise.sites import SITES
 from lengthwise.tasks import tasks
 
+WORDS = {
+    "embeddings": "embeddings",
+    "rotation": "queries and keys",
+    "bias": "logits, by a bias",
+    "logits": "logits, as a whole",
+    "hidden": "what hidden states decide",
+}
+"""The sites of the contract in words."""
+PAPER = 34
+"""Columns for a paper: first author, year and number."""
+
 
 @dataclass(kw_only=True)
 class List:
@@ -24,10 +35,15 @@ class List:
 
     def run(self, given: Sequence[str]) -> int:
         """Print one table of each kind."""
-        by_place = sorted(encodings.items(), key=lambda item: (_place(item[1]), item[0]))
-        rows = [(name, acts_on(made), summary(made), short_paper(made)) for name, made in by_place]
         out = console()
-        out.print(_table(("encoding", "acts on", "what it is", "paper"), rows, long=2))
+        places = by_place()
+        name = max(len(row[0]) for rows in places.values() for row in rows)
+        for place, rows in places.items():
+            out.print(f"encodings that act {place}", style="bold")
+            for row in rows:
+                what = out.width - name - PAPER - 4
+                out.print(f"{row[0]:<{name}}  {_cut(row[1], what):<{what}}  {_cut(row[2], PAPER)}", highlight=False)
+            out.print()
         rows = [(name, task.metric.replace("_", " "), task.summary) for name, task in tasks.items()]
         out.print(_table(("task", "measured by", "what a model has to do"), rows, long=2))
         rows = [(name, summary(type(backend))) for name, backend in backends.items()]
@@ -37,7 +53,8 @@ class List:
 
 def acts_on(made: type[nn.Module]) -> str:
     """Where an encoding acts, as words."""
-    return ", ".join(site for site, method in SITES.items() if hasattr(made, method)) or "nothing"
+    places = [WORDS[site] for site, method in SITES.items() if hasattr(made, method)]
+    return ", ".join(places) or ("the places of what it wraps" if hasattr(made, "example") else "nothing")
 
 
 def summary(made: type) -> str:
@@ -47,11 +64,30 @@ def summary(made: type) -> str:
 
 def short_paper(made: type[nn.Module]) -> str:
     """Authors, year and arXiv number of the first source."""
-    return str(getattr(made, "paper", "")).split(";")[0].split(", section")[0].split(", eq.")[0].replace("arXiv ", "")
+    return (
+        str(getattr(made, "paper", ""))
+        .split(";")[0]
+        .split(", section")[0]
+        .split(", eq.")[0]
+        .split(" (")[0]
+        .replace("arXiv ", "")
+    )
 
 
-def _place(made: type[nn.Module]) -> int:
-    return next((place for place, method in enumerate(SITES.values()) if hasattr(made, method)), -1)
+def by_place() -> dict[str, list[tuple[str, str, str]]]:
+    """Name, summary and paper of every encoding, under where they act."""
+    places: dict[str, list[tuple[str, str, str]]] = {}
+    words = ["nothing", *WORDS.values()]
+    ordered = sorted(
+        encodings.items(), key=lambda item: next((words.index(w) for w in words if w in acts_on(item[1])), len(words))
+    )
+    for name, made in ordered:
+        places.setdefault(f"on {acts_on(made)}", []).append((name, summary(made), short_paper(made)))
+    return places
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(width - 1, 0)]}…"
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], long: int) -> Table:

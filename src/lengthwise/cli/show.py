@@ -16,7 +16,7 @@ from lengthwise.build import build
 from lengthwise.cli.list import acts_on, summary
 from lengthwise.cli.options import Verbose, console
 from lengthwise.dims import Dims
-from lengthwise.encodings.registry import encodings
+from lengthwise.encodings.registry import encodings, example
 from lengthwise.errors import InvalidArgument, UnknownName, nearest
 from lengthwise.sites import CLAIMS, cached_keys, claims, direction, sites
 from lengthwise.spec import parse_one
@@ -62,8 +62,8 @@ class Show:
         dims = Dims(self.dim, self.heads, max_length=self.length)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # the same picture each time
-            encoding = build(self.name, dims)
-        learned = sum(parameter.numel() for parameter in encoding.parameters())
+            encoding = build(example(self.name) if self.name in encodings else self.name, dims)
+        learned = sum(parameter.numel() for parameter in encoding.parameters() if parameter.requires_grad)
         drawn = picture(encoding, dims, self.length)
         if self.plot is not None:
             save(as_chart(drawn, self.name), self.plot)
@@ -78,6 +78,8 @@ class Show:
             ("source", str(getattr(made, "paper", "not stated"))),
             ("direction", f"{direction(encoding)} attention"),
         ]
+        if getattr(encoding, "axes", 1) != 1:
+            rows.append(("positions", f"of {getattr(encoding, 'axes', 1)} axes"))
         if "rotation" in sites(encoding):
             rows.append(("cache", f"keys are kept {cached_keys(encoding).replace('_', ' ')}"))
         if learned:
