@@ -48,6 +48,7 @@ class SwinBias(nn.Module):
     paper: ClassVar[str] = "Liu et al. 2021, arXiv 2103.14030, eq. 4"
     claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "pairwise"})
     axes: ClassVar[int] = 2
+    example: ClassVar[str] = "swin(window=(64, 64))"  # room for the sequences that checks make
 
     def __init__(self, heads: int, window: Sequence[int] = (7, 7), init_std: float = 0.02) -> None:
         super().__init__()
