@@ -8,11 +8,12 @@ from lengthwise.compose import Combined
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument, UnknownName, nearest
+from lengthwise.patterns import patterns
 from lengthwise.spec import Call, bind, parse
 
 
 def build(spec: str, dims: Dims) -> nn.Module:
-    """Return the encoding that a spec string names.
+    """Return the encoding that a spec string names, or the one of each layer for a pattern such as `"smollm3"`.
 
     Constructor parameters that bear the name of a field of `dims` are filled from it, unless the spec gives them; an
     argument that is itself a name or a call is built as an encoding. `+` joins encodings (`lengthwise.Combined`).
@@ -31,12 +32,18 @@ def build(spec: str, dims: Dims) -> nn.Module:
         >>> lw.build("rotary(base=500000)", lw.Dims(dim=512, heads=8))
         Rotary(head_dim=64, base=500000, fraction=1, layout='half')
     """
-    parts = [_build(call, dims) for call in parse(spec)]
+    parts = [_build(call, dims, outermost=True) for call in parse(spec)]
     return parts[0] if len(parts) == 1 else Combined(*parts)
 
 
-def _build(call: Call, dims: Dims) -> nn.Module:
-    maker = encodings[call.name]
+def _build(call: Call, dims: Dims, outermost: bool = False) -> nn.Module:
+    if outermost and call.name not in encodings:
+        names = [*encodings, *patterns]
+        if call.name not in names:
+            raise UnknownName(f"unknown encoding {call.name!r}: {nearest(call.name, names)}")
+        maker = patterns[call.name]
+    else:
+        maker = encodings[call.name]
     nested = Call(
         call.name,
         tuple(_argument(arg, dims) for arg in call.args),

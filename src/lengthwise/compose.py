@@ -44,6 +44,8 @@ class Combined(nn.Module):
         super().__init__()
         if not parts:
             raise InvalidArgument("Combined needs at least one encoding")
+        if any(isinstance(part, PerLayer) for part in parts):
+            raise InvalidArgument("PerLayer can't be joined as a whole: join the encodings of each layer")
         directions = {direction(part) for part in parts} - {"any"}
         if len(directions) > 1:
             raise InvalidArgument("one encoding is for causal attention and another for bidirectional: they can't join")
@@ -64,6 +66,9 @@ class Combined(nn.Module):
         self.max_position = min(limits) if limits else None
         self.cached_keys = max((cached_keys(part) for part in parts), key=CACHE_RULES.index)
         self.shared = all(getattr(part, "shared", True) for part in parts)
+
+    def __repr__(self) -> str:
+        return " + ".join(repr(part) for part in self.parts)
 
     def prepare(
         self, positions: Positions, *, generator: torch.Generator | None = None, training: bool = False

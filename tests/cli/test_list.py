@@ -12,6 +12,7 @@ import pytest
 import lengthwise as lw
 from lengthwise.attention import backends
 from lengthwise.encodings.registry import encodings, example
+from lengthwise.patterns import patterns
 from lengthwise.sites import CLAIMS
 from lengthwise.tasks import build_task, tasks
 
@@ -48,6 +49,21 @@ def test_show_tells_the_formula_parameters_source_claims_and_a_picture_of_every_
     assert "across: " in called.out
     assert "\x1b" not in called.out
     assert len(called.out.splitlines()) < 40
+
+
+@pytest.mark.parametrize("name", sorted(patterns))
+def test_show_tells_the_encoding_of_each_layer_of_every_pattern(cli: Cli, name: str) -> None:
+    called = cli("show", "alternate(alibi, none, every=3)" if name == "alternate" else name)
+    assert (called.code, called.err) == (0, "")
+    assert sum(line.startswith("layer ") for line in called.out.splitlines()) == 12
+
+
+def test_show_tells_of_each_part_of_a_sum(cli: Cli) -> None:
+    called = cli("show", "rotary + alibi")
+    assert (called.code, called.err) == (0, "")
+    lines = called.out.splitlines()
+    assert sum(line.startswith("formula") for line in lines) == 2
+    assert "acts on    queries and keys, logits, by a bias" in lines
 
 
 @pytest.mark.parametrize("name", sorted(tasks))
@@ -92,12 +108,12 @@ def test_show_writes_a_picture(cli: Cli, tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rotray",), "unknown encoding or task 'rotray': did you mean 'rotary'?"),
+        (("rotray",), "unknown encoding, pattern or task 'rotray': did you mean 'rotary'?"),
         (("srot",), "did you mean 'sort'"),
         (("rotary(bas=3)",), "'rotary' has no parameter 'bas': did you mean 'base'?"),
         (("rotary(base=",), "the spec does not parse here: rotary»(base="),
         (("",), "the spec is empty"),
-        (("rotary + alibi",), "'+'"),
+        (("rotary + srt",), "unknown encoding, pattern or task 'srt'"),
         (("rotary", "--length", "1"), "--length must be at least 2, not 1"),
         (("rotary", "--length", "0"), "--length must be at least 2, not 0"),
         (("rotary", "--heads", "3"), "3 heads do not divide dim 64"),

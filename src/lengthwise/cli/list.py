@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -11,6 +11,7 @@ from torch import nn
 from lengthwise.attention import backends
 from lengthwise.cli.options import Verbose, console
 from lengthwise.encodings.registry import encodings
+from lengthwise.patterns import patterns
 from lengthwise.sites import SITES
 from lengthwise.tasks import tasks
 
@@ -44,6 +45,8 @@ class List:
                 what = out.width - name - PAPER - 4
                 out.print(f"{row[0]:<{name}}  {_cut(row[1], what):<{what}}  {_cut(row[2], PAPER)}", highlight=False)
             out.print()
+        rows = [(name, summary(made)) for name, made in patterns.items()]
+        out.print(_table(("pattern of layers", "what it is"), rows, long=1))
         rows = [(name, task.metric.replace("_", " "), task.summary) for name, task in tasks.items()]
         out.print(_table(("task", "measured by", "what a model has to do"), rows, long=2))
         rows = [(name, summary(type(backend))) for name, backend in backends.items()]
@@ -57,8 +60,8 @@ def acts_on(made: type[nn.Module]) -> str:
     return ", ".join(places) or ("the places of what it wraps" if hasattr(made, "example") else "nothing")
 
 
-def summary(made: type) -> str:
-    """The first sentence of a class's docstring."""
+def summary(made: Callable[..., object]) -> str:
+    """The first sentence of a docstring."""
     return (made.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ").rstrip(".")
 
 

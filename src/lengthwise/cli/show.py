@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,13 +13,15 @@ import tyro
 from torch import nn
 
 from lengthwise.build import build
-from lengthwise.cli.list import acts_on, summary
+from lengthwise.cli.list import WORDS, summary
 from lengthwise.cli.options import Verbose, console
+from lengthwise.compose import PerLayer
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings, example
 from lengthwise.errors import InvalidArgument, UnknownName, nearest
+from lengthwise.patterns import patterns
 from lengthwise.sites import CLAIMS, cached_keys, claims, direction, sites
-from lengthwise.spec import parse_one
+from lengthwise.spec import parse
 from lengthwise.tasks import SymbolTask, build_task, tasks
 
 
@@ -43,16 +45,38 @@ class Show:
 
     def run(self, given: Sequence[str]) -> int:
         """Print what is known of it."""
-        call = parse_one(self.name)
-        if call.name in encodings:
-            self._encoding(encodings[call.name])
-        elif call.name in tasks:
-            self._task()
+        calls = parse(self.name)
+        known = [*encodings, *patterns, *tasks]
+        for call in calls:
+            if call.name not in known:
+                raise UnknownName(f"unknown encoding, pattern or task {call.name!r}: {nearest(call.name, known)}")
+        name = calls[0].name
+        if len(calls) > 1 or name in encodings:
+            for call in calls:
+                if call.name not in encodings:
+                    raise InvalidArgument(f"'+' joins encodings, and {call.name!r} is a pattern or a task")
+            self._encoding([encodings[call.name] for call in calls])
+        elif name in patterns:
+            self._pattern(name)
         else:
-            raise UnknownName(f"unknown encoding or task {call.name!r}: {nearest(call.name, [*encodings, *tasks])}")
+            self._task()
         return 0
 
-    def _encoding(self, made: type[nn.Module]) -> None:
+    def _pattern(self, name: str) -> None:
+        if self.plot is not None:
+            raise InvalidArgument(f"{name!r} is a pattern of layers: --plot draws the encoding of one")
+        out = console()
+        made = patterns[name]
+        out.print(f"{self.name}  ({made.__module__}.{made.__name__})", style="bold")
+        out.print(f"{summary(made)}.\n", soft_wrap=True)
+        out.print(f"{'parameters':<11}{parameters(made)}", soft_wrap=True)
+        spec = "alternate(rotary, none)" if self.name == "alternate" else self.name  # which has no encodings of its own
+        layers = build(spec, Dims(self.dim, self.heads, layers=12, max_length=self.length))
+        assert isinstance(layers, PerLayer)
+        for layer, encoding in enumerate(layers):
+            out.print(f"{f'layer {layer}':<11}{' '.join(repr(encoding).split())}", soft_wrap=True)
+
+    def _encoding(self, made: Sequence[type[nn.Module]]) -> None:
         if self.length < 2:
             raise InvalidArgument(f"--length must be at least 2, not {self.length}")
         from lengthwise.report.pictures import as_chart, as_lines, picture  # figures are slow to load
@@ -67,15 +91,16 @@ class Show:
         drawn = picture(encoding, dims, self.length)
         if self.plot is not None:
             save(as_chart(drawn, self.name), self.plot)
-        title = self.name if self.name == made.__name__ else f"{self.name}  ({made.__module__}.{made.__name__})"
-        out.print(title, style="bold")
-        out.print(f"{summary(made)}.\n")
+        out.print(f"{self.name}  ({', '.join(f'{one.__module__}.{one.__name__}' for one in made)})", style="bold")
+        for one in made:
+            out.print(f"{summary(one)}.")
+        out.print()
         rows = [
-            ("formula", str(getattr(made, "formula", "not stated"))),
-            ("acts on", acts_on(made)),
-            ("parameters", parameters(made)),
+            *(("formula", str(getattr(one, "formula", "not stated"))) for one in made),
+            ("acts on", ", ".join(WORDS[site] for site in sites(encoding)) or "nothing"),
+            *(("parameters", parameters(one)) for one in made),
             ("trained", f"{learned} numbers at dim {self.dim}, {self.heads} heads"),
-            ("source", str(getattr(made, "paper", "not stated"))),
+            *(("source", str(getattr(one, "paper", "not stated"))) for one in made),
             ("direction", f"{direction(encoding)} attention"),
         ]
         if getattr(encoding, "axes", 1) != 1:
@@ -119,7 +144,7 @@ class Show:
             out.print(f"{'example':<11}{prompt}  ->  {answer}", soft_wrap=True)
 
 
-def parameters(made: type) -> str:
+def parameters(made: Callable[..., object]) -> str:
     """Constructor parameters with their defaults; those that a model's sizes fill in stand alone."""
     shown: list[str] = []
     for parameter in inspect.signature(made).parameters.values():
