@@ -1,0 +1,131 @@
+"""M-RoPE: one rotation for text, images and videos (Qwen2-VL, Wang et al. 2024, 2409.12191, id UNVERIFIED).
+
+    pair m is turned by p_a(m) base^(-2m / head_dim),   a(m) one of time, row and column
+
+Frequencies are those of RoPE over the whole head; each pair reads one of the three coordinates. Text has the same
+number on all three, so that it is turned as by RoPE, bit for bit: positions of one axis mean that here.
+
+- in sections (Qwen2-VL, (16, 24, 24) for 64 pairs): time has the highest frequencies, column the lowest.
+- interleaved (Qwen3-VL, 2511.21631, id UNVERIFIED; (24, 20, 20)): time, row, column by turns, and time alone at the
+  lowest, when the others have had their number.
+
+The released models set their own base (`rope_theta` in their configs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lengthwise.encodings.registry import encodings
+from lengthwise.errors import InvalidArgument, nearest
+from lengthwise.positions import Positions
+from lengthwise.precision import widest_float
+from lengthwise.rotation import Layout, Rotation
+
+
+@encodings.register("mrope")
+class MRoPE(nn.Module):
+    """Rotates queries and keys by time, row and column, pairs of dims for each; text as by RoPE.
+
+    Args:
+        head_dim: width of one head, even.
+        sections: pairs for time, row and column. None: as Qwen has them, in proportion to head_dim. In sections,
+            time has a quarter of the pairs, rounded down, and row and column half of the rest each; interleaved, row
+            and column have 5/16 each, rounded down, and time the rest. An odd one goes to the row.
+        base: ratio that sets the lowest frequency.
+        interleaved: whether time, row and column take turns (Qwen3-VL), or each has a section (Qwen2-VL).
+        layout: which dims make a pair, `"half"` as published, or `"interleaved"`.
+
+    Raises:
+        InvalidArgument: sections that do not sum to head_dim / 2, or that have no room to take turns; when called,
+            positions of 2 axes or of more than 3.
+
+    Example:
+        >>> import torch, lengthwise as lw
+        >>> place = torch.tensor([[[0, 0, 0], [1, 1, 1], [1, 1, 2], [3, 3, 3]]])  # text, two patches in a row, text
+        >>> q = k = torch.randn(1, 2, 4, 128)
+        >>> q, k = lw.MRoPE(head_dim=128).rotation(lw.Positions(place, place))(q, k)
+    """
+
+    formula: ClassVar[str] = "q_i, k_j <- R(p_i) q_i, R(p_j) k_j,  angle of pair m: (t, row or column) base^(-2m / d)"
+    paper: ClassVar[str] = "Wang et al. 2024, arXiv 2409.12191"
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "norm_preserving", "pairwise"})
+    axes: ClassVar[int] = 3
+
+    def __init__(
+        self,
+        head_dim: int,
+        sections: Sequence[int] | None = None,
+        base: float = 10000.0,
+        interleaved: bool = False,
+        layout: Layout = "half",
+    ) -> None:
+        super().__init__()
+        if head_dim < 2 or head_dim % 2:
+            raise InvalidArgument(f"MRoPE turns pairs of dims: head_dim must be even, at least 2, not {head_dim}")
+        if not base > 0:
+            raise InvalidArgument(f"base must be above 0, not {base}")
+        if layout not in ("half", "interleaved"):
+            raise InvalidArgument(f"unknown layout {layout!r}: {nearest(layout, ('half', 'interleaved'))}")
+        self.head_dim, self.base, self.interleaved = head_dim, float(base), interleaved
+        self.layout: Layout = layout
+        self.sections = _scaled(head_dim // 2, interleaved) if sections is None else tuple(sections)
+        if len(self.sections) != 3 or min(self.sections) < 0 or sum(self.sections) != head_dim // 2:
+            raise InvalidArgument(
+                f"sections must be 3 numbers of pairs (time, row, column) that sum to head_dim / 2 = {head_dim // 2}, "
+                f"not {self.sections}, which sum to {sum(self.sections)}"
+            )
+        if sorted(self.axis_of_pair) != sorted(_in_sections(self.sections)):
+            raise InvalidArgument(
+                f"sections {self.sections} can't take turns: the last turn of row and of column is past the last pair; "
+                "give time more, or interleaved=False"
+            )
+
+    @property
+    def axis_of_pair(self) -> list[int]:
+        """The coordinate that each pair reads: 0 time, 1 row, 2 column."""
+        if not self.interleaved:
+            return _in_sections(self.sections)
+        turns = [0] * (self.head_dim // 2)
+        for axis in (1, 2):
+            for m in range(axis, min(3 * self.sections[axis], len(turns)), 3):
+                turns[m] = axis
+        return turns
+
+    def rotation(self, positions: Positions) -> Rotation:
+        """The rotation at `positions`, `[batch or 1, length, 3]`, or of one axis where all is text."""
+        q, k = positions.one_axis() if positions.axes == 1 else positions.several_axes(3)
+        several = positions.axes != 1
+        q_angles = self._angles(q, several)
+        k_angles = q_angles if k is q else self._angles(k, several)
+        return Rotation.of_angles(q_angles, k_angles, self.layout)
+
+    def extra_repr(self) -> str:
+        """Settings, for `print`."""
+        return (
+            f"head_dim={self.head_dim}, sections={self.sections}, base={self.base:g}, interleaved={self.interleaved}, "
+            f"layout={self.layout!r}"
+        )
+
+    def _angles(self, place: Tensor, several: bool) -> Float[Tensor, "*rows length pairs"]:
+        wide = widest_float(place.device)
+        exponent = torch.arange(0, self.head_dim, 2, device=place.device, dtype=wide) / self.head_dim
+        of_pair = place[..., self.axis_of_pair] if several else place.unsqueeze(-1)
+        return of_pair.to(wide) * self.base**-exponent
+
+
+def _in_sections(sections: tuple[int, ...]) -> list[int]:
+    return [axis for axis, pairs in enumerate(sections) for _ in range(pairs)]
+
+
+def _scaled(pairs: int, interleaved: bool) -> tuple[int, int, int]:
+    if interleaved:
+        each = 5 * pairs // 16
+        return pairs - 2 * each, each, each
+    rest = pairs - pairs // 4
+    return pairs // 4, rest - rest // 2, rest // 2
