@@ -59,6 +59,14 @@ class Probe:
         prepared, state = prepared.read(hidden, state)
         return prepared, hidden, state
 
+    def prepare_step(self, x: Tensor, positions: Positions) -> tuple[Prepared, Tensor]:
+        """What the encoding says of the last tokens of `x [batch, keys, dim]`, once it has read those before."""
+        past, state = positions.k_length - positions.q_length, None
+        if past:
+            _, _, state = self.prepare(x[:, :past], self.subject.sequence(past))
+        prepared, hidden, _ = self.prepare(x[:, past:], positions, state)
+        return prepared, hidden
+
     def __call__(self, x: Tensor, positions: Positions, backend: str = "reference", **draws: Any) -> Tensor:
         """All tokens in one pass: `[batch, heads, length, head_dim]`."""
         prepared, hidden, _ = self.prepare(x, positions, **draws)

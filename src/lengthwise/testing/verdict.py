@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -26,9 +28,12 @@ def agree(actual: Tensor, expected: Tensor, allowed: float | Tensor, what: str) 
     over = torch.nan_to_num(off / (allowed * (1.0 + expected.abs())), nan=float("inf"))
     if bool((over > 1.0).any()):
         index = _place(over.argmax(), over)
-        tolerance = (torch.as_tensor(allowed).expand_as(off)[index] * (1.0 + expected[index].abs())).item()
+        found, wanted = actual[index].item(), expected[index].item()
+        if not (math.isfinite(found) and math.isfinite(wanted)):
+            raise Broken(f"{what}: {found} where {wanted:.6g} is expected, at {list(index)}")
+        tolerance = (torch.as_tensor(allowed).expand_as(off)[index] * (1.0 + abs(wanted))).item()
         raise Broken(
-            f"{what}: {actual[index].item():.6g} and not {expected[index].item():.6g} at {list(index)}, "
+            f"{what}: {found:.6g} and not {wanted:.6g} at {list(index)}, "
             f"off by {off[index].item():.2g} where {tolerance:.2g} is allowed"
         )
 

@@ -29,7 +29,7 @@ def structure_equals_dense(subject: Subject) -> None:
         asked["a step"] = subject.part(torch.arange(length)[length // 2 :], torch.arange(length))
     for what, positions in asked.items():
         with torch.no_grad():
-            prepared, _, _ = probe.prepare(x[:, length - positions.q_length :], positions)
+            prepared, _ = probe.prepare_step(x, positions)
             if prepared.bias is None:
                 raise NotApplicable("it adds no bias")
             seen = visible(prepared.positions)[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -90,8 +92,11 @@ def gradients_exact(subject: Subject) -> None:
 
 def _run(subject: Subject, positions: Positions, kv_heads: int, backend: str) -> dict[str, Tensor]:
     probe = Probe(subject, subject.build(), kv_heads)
-    prepared, hidden, _ = probe.prepare(probe.inputs(2, positions.k_length)[:, -positions.q_length :], positions)
-    _, k, v = (part.detach() for part in probe.project(probe.inputs(2, positions.k_length)))
+    x = probe.inputs(2, positions.k_length)
+    prepared, hidden = probe.prepare_step(x, positions)
+    if prepared.rotation is not None and "hidden" in subject.sites:
+        prepared = replace(prepared, rotation=None)  # one that was read covers new keys only, and backends never see it
+    _, k, v = (part.detach() for part in probe.project(x))
     q = probe.project(hidden)[0].detach()
     q, k, v = (part.requires_grad_() for part in (q, k, v))
     out = attention(q, k, v, prepared, backend=backend)
