@@ -153,18 +153,53 @@ def test_positions_that_the_range_does_not_hold_are_refused_while_training() -> 
     far = torch.tensor([0, 4])
     for positions in (Positions.sequence(5), Positions(far, far), Positions.packed([2, 5])):
         with pytest.raises(
-            lw.InvalidArgument, match=r"position 4 can't be drawn from a range of 4 \(0 to 3\): make longest larger"
+            lw.InvalidArgument, match=r"position 4 is outside the range of 4 \(0 to 3\) .*: make longest"
         ):
             drawn(encoding, positions)
         assert lw.prepare(encoding, positions).positions is positions
     below = torch.tensor([0, -1])
-    with pytest.raises(lw.InvalidArgument, match="position -1 can't be drawn"):
+    with pytest.raises(lw.InvalidArgument, match="position -1 is outside the range"):
         drawn(encoding, Positions(below, below))
     half = torch.tensor([0.5, 1.0])
-    with pytest.raises(lw.InvalidArgument, match="whole positions only"):
+    with pytest.raises(lw.InvalidArgument, match="only whole positions can be drawn or spread"):
         drawn(encoding, Positions(half, half))
     assert drawn(encoding, Positions.packed([2, 4, 1])).q.shape == (1, 7)
     assert drawn(encoding, Positions.sequence(0)).q_length == 0
+
+
+def test_spread_positions_are_the_mean_of_the_drawn_ones_rounded_down() -> None:
+    encoding, sequence = RandomizedPositions(NoPE(), longest=50, evaluation="spread"), Positions.sequence(6)
+    generator = torch.Generator().manual_seed(0)
+    draws = [lw.prepare(encoding, sequence, generator=generator, training=True).positions.q for _ in range(3000)]
+    spread = lw.prepare(encoding, sequence).positions.q
+    exact = (torch.arange(6) + 1) * 51 / 7 - 1  # mean of the order statistics of a sample without replacement
+    assert spread.tolist() == exact.floor().tolist() == [6, 13, 20, 28, 35, 42]
+    torch.testing.assert_close(torch.stack(draws).double().mean(0), exact.double(), rtol=0, atol=0.6)
+
+
+def test_spread_positions_rise_within_the_range_up_to_its_size() -> None:
+    encoding = RandomizedPositions(NoPE(), longest=40, evaluation="spread")
+    for length in range(1, 41):
+        spread = lw.prepare(encoding, Positions.sequence(length)).positions.q
+        assert spread[0] >= 0
+        assert spread[-1] < 40
+        assert (spread.diff() > 0).all()
+    assert torch.equal(spread, torch.arange(40))
+    assert torch.equal(lw.prepare(encoding, Positions.sequence(70)).positions.q, torch.arange(70))
+
+
+def test_spread_positions_are_fixed_by_the_target_length() -> None:
+    encoding = RandomizedPositions(Rotary(8), longest=100, evaluation="spread")
+    whole = lw.prepare(encoding, Positions.sequence(10)).positions.q
+    step = lw.prepare(encoding, Positions.step(3, 2).replace(target_length=10)).positions
+    assert torch.equal(step.k, whole[:5])
+    assert torch.equal(step.q, whole[3:5])
+    assert lw.claims(encoding) == {"norm_preserving"}
+    assert encoding.cached_keys == "rotated_at_target_length"
+    past = lw.prepare(encoding, Positions.sequence(40).replace(target_length=10)).positions.q
+    assert torch.equal(past[:10], whole)
+    assert (past.diff() > 0).all()
+    assert past[-1] >= 100  # past the target it goes on, as rotary can
 
 
 @pytest.mark.parametrize(
@@ -178,3 +213,8 @@ def test_positions_that_the_range_does_not_hold_are_refused_while_training() -> 
 def test_settings_that_make_no_sense_are_refused(inner: torch.nn.Module, longest: int, message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
         RandomizedPositions(inner, longest)
+
+
+def test_an_unknown_evaluation_is_refused() -> None:
+    with pytest.raises(lw.InvalidArgument, match=r"unknown evaluation 'spred': did you mean 'spread'\?"):
+        RandomizedPositions(Rotary(8), evaluation="spred")
