@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen2
+from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLTextConfig
+from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3
+from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLTextConfig
+
+import lengthwise as lw
+from lengthwise import Positions
+from lengthwise.encodings.mrope import MRoPE
+
+Close = Callable[..., None]
+PLACE = torch.randint(0, 30, (2, 12, 3), generator=torch.Generator().manual_seed(0))  # (time, row, column)
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def parameters(sections: list[int], **more: object) -> dict[str, object]:
+    return {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections, **more}
+
+
+@pytest.mark.parametrize("sections", [[16, 24, 24], [10, 20, 34]])
+def test_sections_are_those_of_qwen2_vl(sections: list[int]) -> None:
+    config = Qwen2VLTextConfig(hidden_size=256, num_attention_heads=2, rope_parameters=parameters(sections))
+    q, k = normal(2, 4, 12, 128), normal(2, 2, 12, 128)
+    cos, sin = qwen2.Qwen2VLRotaryEmbedding(config)(q, PLACE.movedim(-1, 0))
+    expected = qwen2.apply_rotary_pos_emb(q, k, cos, sin)
+    own = MRoPE(128, sections=sections, base=1e6).rotation(Positions(PLACE, PLACE))(q, k)
+    torch.testing.assert_close(own, expected, rtol=1e-4, atol=2e-5)  # their angles are float32, up to 30
+
+
+@pytest.mark.parametrize("sections", [[24, 20, 20], [40, 12, 12], [30, 20, 14]])
+def test_interleaved_sections_are_those_of_qwen3_vl(sections: list[int]) -> None:
+    config = Qwen3VLTextConfig(
+        hidden_size=256,
+        num_attention_heads=2,
+        head_dim=128,
+        rope_parameters=parameters(sections, mrope_interleaved=True),
+    )
+    q, k = normal(2, 4, 12, 128), normal(2, 2, 12, 128)
+    cos, sin = qwen3.Qwen3VLTextRotaryEmbedding(config)(q, PLACE.movedim(-1, 0))
+    expected = qwen3.apply_rotary_pos_emb(q, k, cos, sin)
+    own = MRoPE(128, sections=sections, base=1e6, interleaved=True).rotation(Positions(PLACE, PLACE))(q, k)
+    torch.testing.assert_close(own, expected, rtol=1e-4, atol=2e-5)
+
+
+def test_default_sections_are_those_of_the_models_at_128_dims_and_scale_down() -> None:
+    assert MRoPE(128).sections == (16, 24, 24)
+    assert MRoPE(128, interleaved=True).sections == (24, 20, 20)
+    assert MRoPE(128, interleaved=True).axis_of_pair == [0, 1, 2] * 20 + [0] * 4
+    assert MRoPE(64).sections == (8, 12, 12)
+    for head_dim in range(2, 132, 2):
+        for interleaved in (False, True):
+            time, row, column = MRoPE(head_dim, interleaved=interleaved).sections
+            assert time + row + column == head_dim // 2
+            assert 0 <= row - column <= 1
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_text_is_rope_bit_for_bit_by_one_axis_and_by_three_alike(interleaved: bool) -> None:
+    encoding, x = MRoPE(64, interleaved=interleaved), normal(1, 2, 50, 64)
+    expected = lw.Rotary(64).rotation(Positions.sequence(50))(x, x)
+    same = torch.arange(50)[None, :, None].expand(1, 50, 3)
+    for positions in (Positions.sequence(50), Positions(same, same)):
+        for turned, wanted in zip(encoding.rotation(positions)(x, x), expected, strict=True):
+            assert torch.equal(turned, wanted)
+
+
+def test_text_in_padded_rows_is_rope_too() -> None:
+    positions = Positions.padded(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
+    x = normal(2, 2, 4, 16)
+    assert torch.equal(MRoPE(16).rotation(positions).q(x), lw.Rotary(16).rotation(positions).q(x))
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_shifts_along_any_axis_leave_the_logits_as_they_are(interleaved: bool, close: Close) -> None:
+    encoding = MRoPE(16, interleaved=interleaved)
+    q, k = normal(2, 2, 12, 16).double(), normal(2, 2, 12, 16).double()
+
+    def logits(shift: tuple[int, ...]) -> Tensor:
+        place = PLACE + torch.tensor(shift)
+        turned_q, turned_k = encoding.rotation(Positions(place, place))(q, k)
+        return turned_q @ turned_k.transpose(-1, -2)
+
+    for shift in ((9, 0, 0), (0, 9, 0), (0, 0, 9), (100, -20, 3)):
+        close(logits(shift), logits((0, 0, 0)), of=torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"head_dim": 15}, "head_dim must be even, at least 2, not 15"),
+        ({"sections": (16, 24, 24)}, r"that sum to head_dim / 2 = 8, not \(16, 24, 24\), which sum to 64"),
+        ({"sections": (4, 4)}, r"sections must be 3 numbers of pairs .* not \(4, 4\)"),
+        ({"sections": (-1, 4, 5)}, r"not \(-1, 4, 5\)"),
+        ({"sections": (1, 4, 3), "interleaved": True}, r"sections \(1, 4, 3\) can't take turns"),
+        ({"base": 0.0}, "base must be above 0, not 0.0"),
+        ({"layout": "haf"}, r"unknown layout 'haf': did you mean 'half'\?"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(lw.InvalidArgument, match=message):
+        MRoPE(**{"head_dim": 16} | settings)
+
+
+def test_positions_of_two_axes_are_refused() -> None:
+    with pytest.raises(lw.InvalidArgument, match="positions of 3 axes are needed here"):
+        MRoPE(16).rotation(Positions(PLACE[..., :2], PLACE[..., :2]))
