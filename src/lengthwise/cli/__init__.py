@@ -1,4 +1,4 @@
-"""The command line: `lengthwise list | show | compare | report`, one file a verb."""
+"""The command line: `lengthwise list | show | check | compare | report`, one file a verb."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From arguments to a verb, and from errors to one line and an exit code.
 
-Exit codes: 0 done, 2 an error that the message explains, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 an encoding failed a check, 2 an error that the message explains, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated
 import tyro
 
 from lengthwise import __version__
+from lengthwise.cli.check import Check
 from lengthwise.cli.compare import Compare
 from lengthwise.cli.list import List
 from lengthwise.cli.report import Report
@@ -26,6 +27,7 @@ ABOUT = "Positional encodings for Transformers, and how they do past the trained
 Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Show, tyro.conf.subcommand("show")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Report, tyro.conf.subcommand("report")]
 )

@@ -12,7 +12,7 @@ from torch import nn
 from lengthwise.build import build
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings
-from lengthwise.errors import InvalidArgument, UnknownName, nearest
+from lengthwise.errors import InvalidArgument, LengthwiseError, UnknownName, nearest
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,21 @@ class OfPath:
                     f"{self.path} needs {name!r}, which is no size of a model ({', '.join(vars(self.dims))}): "
                     "give it a default, or call lengthwise.testing.check_encoding with a function"
                 )
-        return made(**values)
+        try:
+            return made(**values)
+        except LengthwiseError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise InvalidArgument(f"{self.path} can't be made from {values}: {reason}") from error
 
     def _found(self) -> Any:
         module, _, name = self.path.partition(":")
         try:
             found: Any = importlib.import_module(module)
-        except ImportError as error:
-            raise InvalidArgument(f"can't import {module!r} of {self.path!r}: {error}") from error
+        except Exception as error:  # a module of someone else may fail in any way
+            reason = f"{type(error).__name__}: {error}"
+            raise InvalidArgument(f"can't import {module!r} of {self.path!r}: {reason}") from error
         for part in name.split("."):
             if not hasattr(found, part):
                 raise InvalidArgument(f"{module} has no {part!r}: {nearest(part, dir(found))}")

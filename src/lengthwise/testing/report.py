@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from lengthwise.errors import LengthwiseError
 
@@ -75,6 +75,15 @@ class Report:
     def seconds(self) -> float:
         """Time of all checks."""
         return sum(result.seconds for result in self.results)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON."""
+        return {
+            "name": self.name,
+            "failed": bool(self.failures),
+            "seconds": round(self.seconds, 3),
+            "checks": [asdict(result) | {"seconds": round(result.seconds, 3)} for result in self.results],
+        }
 
     def raise_if_failed(self) -> None:
         """Raise `ConformanceError` with all faults, if there are any."""

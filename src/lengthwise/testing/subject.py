@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from lengthwise.compose import PerLayer
 from lengthwise.dims import Dims
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
@@ -79,6 +80,8 @@ class Subject:
             encoding = self.make()
         if not isinstance(encoding, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"an encoding is a torch.nn.Module, not {encoding!r}: pass what makes one")
+        if isinstance(encoding, PerLayer):
+            raise InvalidArgument(f"{encoding!r} holds an encoding for each layer: give one of its encodings")
         generator = torch.Generator().manual_seed(1)
         with torch.no_grad():
             for parameter in encoding.parameters():

@@ -24,8 +24,8 @@ def agree(actual: Tensor, expected: Tensor, allowed: float | Tensor, what: str) 
         return
     actual, expected = actual.detach().double(), expected.detach().double()
     off = (actual - expected).abs()
-    off = torch.where(actual == expected, 0.0, off)  # both may be infinite
     over = torch.nan_to_num(off / (allowed * (1.0 + expected.abs())), nan=float("inf"))
+    over = torch.where(actual == expected, 0.0, over)  # both may be infinite
     if bool((over > 1.0).any()):
         index = _place(over.argmax(), over)
         found, wanted = actual[index].item(), expected[index].item()

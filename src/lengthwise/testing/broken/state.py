@@ -151,3 +151,9 @@ class DrawsByItsMode(nn.Module):
         base = 10000.0 if self.training else 500.0
         q, k = positions.one_axis()
         return Rotation.of_angles(angles(q, base=base), angles(k, base=base))
+
+
+def forget() -> None:
+    """Empty the global tables, which are what is wrong with the encodings above."""
+    _TABLES.clear()
+    _SCALES.clear()
