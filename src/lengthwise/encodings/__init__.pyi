@@ -13,12 +13,14 @@ from lengthwise.encodings.cope import CoPE as CoPE
 from lengthwise.encodings.dape import DAPE as DAPE
 from lengthwise.encodings.deberta import DeBERTa as DeBERTa
 from lengthwise.encodings.fire import FIRE as FIRE
+from lengthwise.encodings.fope import FoPE as FoPE
 from lengthwise.encodings.fourier import LearnableFourier as LearnableFourier
 from lengthwise.encodings.fox import FoX as FoX
 from lengthwise.encodings.gaussian import Gaussian as Gaussian
 from lengthwise.encodings.hierarchical import Hierarchical as Hierarchical
 from lengthwise.encodings.kerple import KERPLE as KERPLE
 from lengthwise.encodings.learned import Learned as Learned
+from lengthwise.encodings.liere import LieRE as LieRE
 from lengthwise.encodings.log_cpb import LogCPB as LogCPB
 from lengthwise.encodings.mixed import MixedRotary as MixedRotary
 from lengthwise.encodings.mrope import MRoPE as MRoPE
@@ -52,12 +54,14 @@ __all__ = [
     "DAPE",
     "DeBERTa",
     "FIRE",
+    "FoPE",
     "FoX",
     "Gaussian",
     "Hierarchical",
     "KERPLE",
     "LearnableFourier",
     "Learned",
+    "LieRE",
     "LogCPB",
     "MRoPE",
     "MixedRotary",
