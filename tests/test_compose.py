@@ -204,3 +204,23 @@ def test_a_model_whose_encoding_reads_hidden_states_decodes_as_in_one_pass(chunk
         for part in tokens.split(chunks, dim=1):
             outs.append(model(part, cache=cache))
         close(torch.cat(outs, 1), model(tokens), times=4)
+
+
+def test_a_model_draws_for_each_row_where_the_encoding_says_so() -> None:
+    config = ModelConfig(vocabulary=7, dim=16, layers=1, heads=4)
+    tokens = torch.tensor([[1, 2, 3]]).expand(40, 3)
+    for spec, rows in (("shape", 40), ("randomized(sinusoidal)", 1), ("shape + rotary", 40)):
+        model = Decoder(config, lw.build(spec, config.dims())).train()
+        out = model(tokens, generator=torch.Generator().manual_seed(0))
+        several = len({tuple(row) for row in out.flatten(1).tolist()})
+        assert (several > 1) == (rows > 1)
+
+
+def test_keys_that_depend_on_a_length_nobody_stated_wait_unrotated(close: Close) -> None:
+    config = ModelConfig(vocabulary=7, dim=16, layers=2, heads=4)
+    torch.manual_seed(0)
+    model = Decoder(config, lw.build("randomized(rotary)", config.dims())).eval()
+    longer = model.generate(torch.tensor([[1, 4, 2]]), 5)
+    with torch.no_grad():
+        for length in range(3, 8):  # each step is one pass over all tokens so far, at their own spread
+            assert torch.equal(model(longer[:, :length])[:, -1].argmax(-1), longer[:, length])

@@ -65,6 +65,7 @@ class Combined(nn.Module):
         limits = [limit for part in parts if (limit := getattr(part, "max_position", None)) is not None]
         self.max_position = min(limits) if limits else None
         self.cached_keys = max((cached_keys(part) for part in parts), key=CACHE_RULES.index)
+        self.draws_each_row = any(getattr(part, "draws_each_row", False) for part in parts)
         self.shared = all(getattr(part, "shared", True) for part in parts)
 
     def __repr__(self) -> str:

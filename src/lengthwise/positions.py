@@ -283,6 +283,15 @@ class Positions:
         values["aligned"] = False
         return Positions(**values)
 
+    def for_rows(self, batch: int) -> Positions:
+        """The same with positions of their own for each of `batch` rows, so that a map can tell rows apart."""
+        if self.q.dim() != 1:
+            return self
+        values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
+        values["q"] = self.q.expand(batch, -1)
+        values["k"] = values["q"] if self.k is self.q else self.k.expand(batch, -1)
+        return Positions(**values)
+
     def to(self, device: torch.device | str) -> Positions:
         """The same on another device."""
         values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}

@@ -85,8 +85,9 @@ def prepare(
     """Ask an encoding once for all that depends on positions alone.
 
     An encoding that maps positions or draws them at random has a method
-    `map_positions(positions, *, generator, training) -> Positions`; it is called here and nowhere else. One that holds
-    other encodings may have `prepare(positions, *, generator, training) -> Prepared`, which is then all that is asked.
+    `map_positions(positions, *, generator, training) -> Positions`; it is called here and nowhere else. One that draws
+    anew for each row says `draws_each_row = True`: models then give each row positions of its own. One that holds other
+    encodings may have `prepare(positions, *, generator, training) -> Prepared`, which is then all that is asked.
 
     Args:
         encoding: any module that keeps the contract; None does nothing.

@@ -6,7 +6,7 @@ from torch import nn
 
 from lengthwise.sites import SITES
 
-_SAID = ("claims", "direction", "axes", "max_position", "cached_keys", "shared", "normalizes")
+_SAID = ("claims", "direction", "axes", "max_position", "cached_keys", "shared", "normalizes", "draws_each_row")
 
 
 def act_as(wrapper: nn.Module, inner: nn.Module) -> None:

@@ -88,7 +88,7 @@ def test_draws_of_the_encoding_inside_follow_on_those_of_the_wrapper() -> None:
 
 
 def test_evaluation_leaves_positions_as_they_are_and_draws_nothing() -> None:
-    encoding, positions = RandomizedPositions(Rotary(8)), Positions.sequence(5)
+    encoding, positions = RandomizedPositions(Rotary(8), evaluation="given"), Positions.sequence(5)
     state = torch.random.get_rng_state()
     prepared = lw.prepare(encoding, positions)
     assert prepared.positions is positions
@@ -110,7 +110,8 @@ def test_draws_come_from_the_generator_alone() -> None:
     "inner", [Rotary(8), ALiBi(2), T5Bias(2), Sinusoidal(8), Learned(8, 2048), NoPE()], ids=lambda x: type(x).__name__
 )
 def test_it_acts_where_the_encoding_acts_and_says_what_it_says(inner: torch.nn.Module) -> None:
-    for one in (RandomizedPositions(inner), copy.deepcopy(RandomizedPositions(inner))):
+    wrapped = RandomizedPositions(inner, evaluation="given")
+    for one in (wrapped, copy.deepcopy(wrapped)):
         assert lw.sites(one) == lw.sites(inner)
         assert lw.claims(one) == lw.claims(inner)
         for name, usual in (("direction", "any"), ("max_position", None), ("cached_keys", "rotated"), ("axes", 1)):
@@ -149,7 +150,7 @@ def test_it_is_built_from_a_spec() -> None:
 
 
 def test_positions_that_the_range_does_not_hold_are_refused_while_training() -> None:
-    encoding = RandomizedPositions(Rotary(8), longest=4)
+    encoding = RandomizedPositions(Rotary(8), longest=4, evaluation="given")
     far = torch.tensor([0, 4])
     for positions in (Positions.sequence(5), Positions(far, far), Positions.packed([2, 5])):
         with pytest.raises(

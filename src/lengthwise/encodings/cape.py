@@ -55,6 +55,7 @@ class CAPE(nn.Module):
     formula: ClassVar[str] = "x_t <- x_t + PE[(p_t + D + e_t) exp(s)],  D, e_t, s drawn while training, else 0"
     paper: ClassVar[str] = "Likhomanenko et al. 2021, arXiv 2106.03143"
     claims: ClassVar[frozenset[str]] = frozenset({"pairwise"})
+    draws_each_row: ClassVar[bool] = True
 
     def __init__(
         self,

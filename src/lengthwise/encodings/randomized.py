@@ -11,7 +11,7 @@ draws belong to training, and evaluation is deterministic, in one of two ways:
 - "given": positions as they are. Each token keeps its position as the sequence grows, so that decoding with a cache is
   exact, but neighbours are always 1 apart. Where `longest` is far above the trained lengths a model hardly ever met
   that, and fails even at these lengths: choose `longest` near the lengths in use.
-- "spread": p -> floor((p + 1)(longest + 1) / (n + 1)) - 1, the mean of the drawn r_p, as in training on average; as
+- "spread", the default: p -> floor((p + 1)(longest + 1) / (n + 1)) - 1, the mean of the drawn r_p, as in training on average; as
   given where n is above `longest`. It depends on n: set `target_length` of the positions to decode with a cache.
 There is one draw for each call of `lengthwise.prepare`: one a layer where each layer has an encoding of its own. The
 reference's path for relative encodings indexes a table of half the size that it needs, and is not followed.
@@ -47,7 +47,7 @@ class RandomizedPositions(nn.Module):
     Args:
         encoding: any encoding of one axis.
         longest: size of the range from which positions are drawn, at least the longest sequence ever used.
-        evaluation: where tokens stand outside of training, `"given"` or `"spread"` (see above).
+        evaluation: where tokens stand outside of training, `"spread"` or `"given"` (see above).
 
     Raises:
         InvalidArgument: an encoding of several axes, a `longest` below 1 or past the table of the encoding, an unknown
@@ -61,8 +61,8 @@ class RandomizedPositions(nn.Module):
         >>> drawn = lw.prepare(encoding, lw.Positions.sequence(5), generator=generator, training=True).positions.q
         >>> bool((drawn.diff() > 0).all()), bool((drawn < 100).all())
         (True, True)
-        >>> lw.prepare(encoding, lw.Positions.sequence(5)).positions.q.tolist()
-        [0, 1, 2, 3, 4]
+        >>> lw.prepare(encoding, lw.Positions.sequence(4)).positions.q.tolist()
+        [19, 39, 59, 79]
     """
 
     formula: ClassVar[str] = "p -> r_p, r a sorted sample of {0, ..., longest - 1} while training"
@@ -70,7 +70,7 @@ class RandomizedPositions(nn.Module):
     example: ClassVar[str] = "randomized(rotary)"
 
     def __init__(
-        self, encoding: nn.Module, longest: int = 2048, evaluation: Literal["given", "spread"] = "given"
+        self, encoding: nn.Module, longest: int = 2048, evaluation: Literal["given", "spread"] = "spread"
     ) -> None:
         super().__init__()
         if longest < 1:

@@ -53,6 +53,7 @@ class SHAPE(nn.Module):
     formula: ClassVar[str] = "x_t <- x_t + PE[p_t + k],  k ~ U{0, ..., max_shift} while training, else 0"
     paper: ClassVar[str] = "Kiyono et al. 2021, arXiv 2109.05644"
     claims: ClassVar[frozenset[str]] = frozenset({"pairwise"})
+    draws_each_row: ClassVar[bool] = True
 
     def __init__(self, dim: int, max_shift: int = 500, base: float = 10000.0, variant: Variant = "interleaved") -> None:
         super().__init__()

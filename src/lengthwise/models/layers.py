@@ -141,7 +141,7 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "batch length dim"]:
         """Run all layers; what depends on positions alone is computed once for all that share an encoding."""
         encodings = list(self.encodings) or [None]
-        prepared = [prepare(one, positions, generator=generator, training=self.training) for one in encodings]
+        prepared = [self._prepare(one, positions, x.shape[0], generator) for one in encodings]
         embed = prepared[0].embed
         if embed is not None:  # positions join the token embeddings once, before the first layer
             x = embed(x)
@@ -150,11 +150,19 @@ class Stack(nn.Module):
             x = block(x, shared[self.encoding_of_layer[layer]], cache, layer)
         return self.norm(x)
 
+    def _prepare(
+        self, encoding: nn.Module | None, positions: Positions, batch: int, generator: torch.Generator | None
+    ) -> Prepared:
+        if self.training and getattr(encoding, "draws_each_row", False):
+            positions = positions.for_rows(batch)
+        return prepare(encoding, positions, generator=generator, training=self.training)
+
     def _share(self, x: Tensor, encoding: nn.Module | None, ready: Prepared, cache: KVCache | None) -> Shared:
         config, positions = self.config, ready.positions
         rotation, raw_keys = ready.rotation, False
         if cache is not None and encoding is not None and rotation is not None:
-            raw_keys = cached_keys(encoding) == "raw"
+            rule = cached_keys(encoding)
+            raw_keys = rule == "raw" or (rule == "rotated_at_target_length" and positions.target_length is None)
             if not raw_keys and ready.rotation_of_new is not None:  # new keys are rotated, and join rotated ones
                 rotation = ready.rotation_of_new()
         request = Request(
