@@ -470,3 +470,15 @@ def test_under_autocast_a_bias_of_far_keys_alone_keeps_its_digits(dtype: torch.d
         got = lw.attention(q, k, v, lw.ALiBi(8), far, backend="sdpa")
     # q, k and v themselves are rounded to dtype: a few roundings of numbers near 1.
     assert (got - wanted).abs().max().item() < 8 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_a_row_whose_visible_keys_all_have_a_bias_of_minus_infinity_gives_zeros(backend: str) -> None:
+    q = torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    far = Positions(torch.tensor([5, 90, 7]), torch.tensor([5, 6, 7]), causal=False)
+    out = lw.attention(q, q, q, lw.Window(window=3, heads=2), far, backend=backend)
+    assert out.isfinite().all()
+    assert out[:, :, 1].abs().sum() == 0
+    out.sum().backward()
+    assert q.grad is not None
+    assert q.grad.isfinite().all()

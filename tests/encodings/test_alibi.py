@@ -10,7 +10,7 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 import lengthwise as lw
 from lengthwise import ALiBi, Positions
-from lengthwise.encodings.alibi import alibi_slopes
+from lengthwise.slopes import alibi_slopes
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -64,13 +64,10 @@ def attention_probabilities(
     visible = request.positions.visible()
     if request.normalizes:  # the logits are logarithms of the weights
         return logits.exp() if visible is None else logits.masked_fill(~_by_head(visible), float("-inf")).exp()
-    if visible is None:
-        return logits.softmax(dim=-1)
-    visible = _by_head(visible)
-    # Rows without a visible key would give 0/0: they are let see everything, and their weights set to zero.
-    some = visible.any(dim=-1, keepdim=True)
-    weights = logits.masked_fill(~(visible | ~some), float("-inf")).softmax(dim=-1)
-    return weights.masked_fill(~visible, 0.0)
+    masked = logits if visible is None else logits.masked_fill(~_by_head(visible), float("-inf"))
+    # A row that sees nothing, or nothing but biases of -inf, would give 0/0: it is let see all and then set to zero.
+    some = (masked > float("-inf")).any(dim=-1, keepdim=True)
+    return masked.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
 
 
 def _by_head(visible: Tensor) -> Tensor:

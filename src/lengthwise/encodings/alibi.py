@@ -23,6 +23,7 @@ from lengthwise.bias import DistanceBias
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
+from lengthwise.slopes import alibi_slopes
 
 
 @encodings.register("alibi")
@@ -85,11 +86,3 @@ class ALiBi(nn.Module):
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"heads={self.heads}, max_bias={self.max_bias:g}" + ", learned=True" * self.learned
-
-
-def alibi_slopes(heads: int, max_bias: float = 8.0) -> list[float]:
-    """The published slopes for any number of heads."""
-    power = 2 ** math.floor(math.log2(heads))
-    own = [2 ** (-max_bias * h / power) for h in range(1, power + 1)]
-    between = [2 ** (-max_bias * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]
-    return own + between[: heads - power]

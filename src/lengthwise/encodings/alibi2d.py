@@ -8,7 +8,6 @@ on the grid, a class token say, needs a position from the caller.
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import torch
@@ -20,6 +19,7 @@ from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.precision import widest_float
+from lengthwise.slopes import alibi_slopes
 
 
 @encodings.register("alibi2d")
@@ -50,10 +50,8 @@ class ALiBi2D(nn.Module):
 
     @property
     def slopes(self) -> list[float]:
-        """The slope of each head, those of ALiBi: below the next power of two, every other one of twice as many."""
-        power = 2 ** math.floor(math.log2(self.heads))
-        steps = [h / power for h in range(1, power + 1)] + [(h - 0.5) / power for h in range(1, power + 1)]
-        return [2 ** (-8 * step) for step in steps[: self.heads]]
+        """The slope of each head, those of ALiBi."""
+        return alibi_slopes(self.heads)
 
     def logit_bias(self, positions: Positions) -> PairBias:
         """The bias at `positions [batch or 1, length, 2]`, in float32."""

@@ -11,8 +11,9 @@ draws belong to training, and evaluation is deterministic, in one of two ways:
 - "given": positions as they are. Each token keeps its position as the sequence grows, so that decoding with a cache is
   exact, but neighbours are always 1 apart. Where `longest` is far above the trained lengths a model hardly ever met
   that, and fails even at these lengths: choose `longest` near the lengths in use.
-- "spread", the default: p -> floor((p + 1)(longest + 1) / (n + 1)) - 1, the mean of the drawn r_p, as in training on average; as
-  given where n is above `longest`. It depends on n: set `target_length` of the positions to decode with a cache.
+- "spread", the default: p -> floor((p + 1)(longest + 1) / (n + 1)) - 1, the mean of the drawn r_p, as in training on
+  average; as given where n is above `longest`. It depends on n: set `target_length` of the positions to decode with a
+  cache of rotated keys.
 There is one draw for each call of `lengthwise.prepare`: one a layer where each layer has an encoding of its own. The
 reference's path for relative encodings indexes a table of half the size that it needs, and is not followed.
 """
