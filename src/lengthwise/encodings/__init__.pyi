@@ -9,6 +9,7 @@ from lengthwise.encodings.axial import Axial as Axial
 from lengthwise.encodings.cable import CABLE as CABLE
 from lengthwise.encodings.cape import CAPE as CAPE
 from lengthwise.encodings.chunks import Chunks as Chunks
+from lengthwise.encodings.comrope import ComRoPE as ComRoPE
 from lengthwise.encodings.cope import CoPE as CoPE
 from lengthwise.encodings.dape import DAPE as DAPE
 from lengthwise.encodings.deberta import DeBERTa as DeBERTa
@@ -51,6 +52,7 @@ __all__ = [
     "CAPE",
     "Chunks",
     "CoPE",
+    "ComRoPE",
     "DAPE",
     "DeBERTa",
     "FIRE",
