@@ -64,6 +64,11 @@ class Subject:
         return self.direction != "bidirectional"
 
     @property
+    def ways(self) -> tuple[bool, ...]:
+        """Causal attention or not: both where it is made for any."""
+        return {"causal": (True,), "bidirectional": (False,)}.get(self.direction, (True, False))
+
+    @property
     def name(self) -> str:
         """What it is called in reports."""
         return getattr(self.make, "label", None) or self.type.__name__
@@ -147,33 +152,13 @@ class Subject:
 
         return FAR if self.max_position is None else max(0, self.max_position - length)
 
-    def padded(self, mask: Tensor) -> Positions:
+    def padded(self, mask: Tensor, causal: bool | None = None) -> Positions:
         """Rows padded left or right, `mask [batch, length]` true where a token is real."""
-        base = Positions.padded(mask, causal=self.causal)
-        q = base.q if self.axes == 1 else self.place(base.q)
-        return Positions(
-            q,
-            q,
-            q_segment=base.q_segment,
-            k_segment=base.k_segment,
-            causal=self.causal,
-            aligned=self.axes == 1,
-            target_length=self._target(True),
-        )
+        return self._of(Positions.padded(mask, causal=self.causal if causal is None else causal))
 
-    def packed(self, lengths: Sequence[int]) -> Positions:
+    def packed(self, lengths: Sequence[int], causal: bool | None = None) -> Positions:
         """Documents one after another in one row."""
-        base = Positions.packed(lengths, causal=self.causal)
-        q = base.q if self.axes == 1 else self.place(base.q)
-        return Positions(
-            q,
-            q,
-            q_segment=base.q_segment,
-            k_segment=base.k_segment,
-            causal=self.causal,
-            aligned=self.axes == 1,
-            target_length=self._target(True),
-        )
+        return self._of(Positions.packed(lengths, causal=self.causal if causal is None else causal))
 
     def rows(self, positions: Positions, batch: int) -> Positions:
         """The same positions written out for each row of a batch, without any promise."""
@@ -181,6 +166,19 @@ class Subject:
         q, k = (x[None] if x.dim() == 1 else x for x in (q, k))
         return positions.replace(
             q=q.expand(batch, *q.shape[1:]).contiguous(), k=k.expand(batch, *k.shape[1:]).contiguous()
+        )
+
+    def _of(self, base: Positions) -> Positions:
+        """Segments and places by index as those of the encoding, with all promises."""
+        q = base.q if self.axes == 1 else self.place(base.q)
+        return Positions(
+            q,
+            q,
+            q_segment=base.q_segment,
+            k_segment=base.k_segment,
+            causal=base.causal,
+            aligned=self.axes == 1,
+            target_length=self._target(True),
         )
 
     def _target(self, wanted: bool) -> int | None:

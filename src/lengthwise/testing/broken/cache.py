@@ -175,6 +175,7 @@ class DividesByNothing(nn.Module):
 @broken(
     "dense values do not belong to the structure",
     "structure_equals_dense",
+    "backends_agree",
     "cache_equals_one_pass",
     "packed_equals_apart",
     "padded_equals_alone",

@@ -11,7 +11,7 @@ from lengthwise.rotation import Rotation
 from lengthwise.testing.broken.registry import DIMS, angles, broken, penalty, sinusoids, wave
 
 
-@broken("sums of sinusoids and embeddings are not invariant to shifts", "translation_invariant")
+@broken("sums of sinusoids and embeddings are not invariant to shifts", "translation_invariant", "far_equals_near")
 class ClaimsInvariance(nn.Module):
     """Sinusoidal, with a claim of rotary."""
 
@@ -23,7 +23,12 @@ class ClaimsInvariance(nn.Module):
         return x + sinusoids(positions.one_axis()[0]).to(x.dtype)
 
 
-@broken("a bias of logarithms of positions drifts with the position", "translation_invariant", "angles_exact")
+@broken(
+    "a bias of logarithms of positions drifts with the position",
+    "translation_invariant",
+    "angles_exact",
+    "far_equals_near",
+)
 class DriftsSlowly(nn.Module):
     """Angles that bend, which near shifts hardly show."""
 

@@ -80,6 +80,22 @@ class OneHeadBroadcasts(nn.Module):
         return DenseBias(-positions.distance().unsqueeze(-3).float())
 
 
+@broken(
+    "queries and keys are taken to be one sequence",
+    "shapes_fit",
+    "backends_agree",
+    "cache_equals_one_pass",
+    "structure_equals_dense",
+)
+class TakesOneSequence(nn.Module):
+    """Distances among queries, in cross-attention too."""
+
+    def logit_bias(self, positions: Positions) -> Bias:
+        """Square."""
+        place = positions.one_axis()[0]
+        return DenseBias(penalty(place.unsqueeze(-1) - place.unsqueeze(-2)).movedim(0, -3))
+
+
 @broken("a float32 table promotes embeddings in low precision", "dtypes_kept", "empty_rows_zero", "finite_far")
 class PromotesEmbeddings(nn.Module):
     """The sum is not cast back."""

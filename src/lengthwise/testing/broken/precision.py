@@ -79,7 +79,9 @@ class NarrowedFrequencies(nn.Module):
         return Rotation.of_angles(q, k)
 
 
-@broken("angles are a matrix product, which autocast narrows", "angles_exact", "positions_told_apart")
+@broken(
+    "angles are a matrix product, which autocast narrows", "angles_exact", "far_equals_near", "positions_told_apart"
+)
 class AutocastAngles(nn.Module):
     """Right, until it runs under autocast."""
 
@@ -104,6 +106,20 @@ class NarrowTables(nn.Module):
             f(angles(place)).bfloat16().float() for place in (q, k) for f in (torch.cos, torch.sin)
         )
         return Rotation(q_cos, q_sin, k_cos, k_sin)
+
+
+@broken("distances are formed in the dtype of the queries", "far_equals_near")
+class NarrowDistances(nn.Module):
+    """A decay of whole logits, as far as bfloat16 can tell positions apart."""
+
+    claims = frozenset({"translation_invariant", "pairwise"})
+
+    def attention_logits(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
+        """Right in float32."""
+        q_place, k_place = (place.to(q.dtype) for place in positions.one_axis())
+        distance = (q_place.unsqueeze(-1) - k_place.unsqueeze(-2)).abs()
+        distance = distance if distance.dim() == 2 else distance.unsqueeze(1)
+        return (q @ k.transpose(-1, -2)).to(q.dtype) * scale - distance / 4
 
 
 @broken("positions in float16 overflow, and infinity less infinity is NaN", "finite_far")

@@ -49,14 +49,16 @@ def padded_equals_alone(subject: Subject) -> None:
     probe = Probe(subject, subject.build())
     x = probe.inputs(len(lengths), length)
     index, count = torch.arange(length), torch.tensor(lengths)[:, None]
+    masks = {"left": index >= length - count, "right": index < count}
     with torch.no_grad():
-        for side, mask in (("left", index >= length - count), ("right", index < count)):
-            out = probe(x, subject.padded(mask))
-            other = probe(torch.where(mask[..., None], x, 5.0), subject.padded(mask))
+        for (side, mask), causal in itertools.product(masks.items(), subject.ways):
+            positions = subject.padded(mask, causal)
+            out = probe(x, positions)
+            other = probe(torch.where(mask[..., None], x, 5.0), positions)
             for row, own in enumerate(lengths):
                 real = mask[row]
-                alone = probe(x[row : row + 1, real], subject.sequence(own))
-                what = f"row {row}, {own} tokens padded {side}"
+                alone = probe(x[row : row + 1, real], subject.sequence(own, causal=causal))
+                what = f"row {row}, {own} tokens padded {side}, {_word(causal)}"
                 agree(out[row : row + 1, :, real], alone, output(torch.float32), what)
                 agree(other[row : row + 1, :, real], alone, output(torch.float32), what + " with other padding")
                 if bool(out[row][:, ~real].ne(0).any()):
@@ -72,9 +74,11 @@ def packed_equals_apart(subject: Subject) -> None:
     if subject.max_position is not None and sum(lengths) > subject.max_position:
         raise NotApplicable(f"its table of {subject.max_position} is too short for several documents")
     with torch.no_grad():
-        out = probe(x, subject.packed(lengths))
-        apart = [probe(part, subject.sequence(part.shape[1])) for part in x.split(lengths, dim=1)]
-    agree(out, torch.cat(apart, 2), output(torch.float32), f"documents of {lengths} tokens")
+        for causal in subject.ways:
+            out = probe(x, subject.packed(lengths, causal))
+            apart = [probe(part, subject.sequence(part.shape[1], causal=causal)) for part in x.split(lengths, dim=1)]
+            what = f"documents of {lengths} tokens, {_word(causal)}"
+            agree(out, torch.cat(apart, 2), output(torch.float32), what)
 
 
 @check("rows of a batch do not know each other", cause="a result of the first row used for all")
@@ -132,6 +136,10 @@ def empty_rows_zero(subject: Subject) -> None:
             for backend in ("reference", "auto"):
                 out = probe(probe.inputs(2, length), subject.padded(mask), backend=backend)
                 same(out, torch.zeros_like(out), f"rows without a key, {dtype}, backend {backend}")
+
+
+def _word(causal: bool) -> str:
+    return "causal" if causal else "bidirectional"
 
 
 def _chunks(length: int, cut: list[int]) -> list[int]:

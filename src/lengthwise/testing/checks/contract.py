@@ -88,6 +88,12 @@ def shapes_fit(subject: Subject) -> None:
                 raise Broken(f"logit_bias has {values.shape[0]} rows in {case}")
         out = attention(q, k, v, prepared, backend="reference")
         _expect("attention", out, (case.batch, dims.heads, case.length, dims.head_dim), case)
+    if False in subject.ways and "hidden" not in subject.sites:
+        probe, (queries, keys) = Probe(subject, subject.build()), (subject.fits(5), subject.fits(3))
+        positions = subject.part(torch.arange(queries), torch.arange(keys), causal=False, ordered=True)
+        q, (_, k, v) = probe.project(probe.inputs(2, queries))[0], probe.project(probe.inputs(2, keys))
+        out = attention(q, k, v, prepare(probe.encoding, positions), backend="reference")
+        _expect("attention to another sequence", out, (2, dims.heads, queries, dims.head_dim), f"{queries} to {keys}")
 
 
 @check("results have the dtype of their inputs and are near those of float64", cause="a cast that is missing or early")

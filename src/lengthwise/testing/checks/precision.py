@@ -13,7 +13,7 @@ from lengthwise.prepared import prepare
 from lengthwise.testing.checks.registry import check
 from lengthwise.testing.probe import Probe, visible
 from lengthwise.testing.subject import Subject
-from lengthwise.testing.tolerances import angle
+from lengthwise.testing.tolerances import angle, rounding
 from lengthwise.testing.verdict import Broken, NotApplicable, agree, finite, same
 
 _WINDOW = 64
@@ -71,6 +71,28 @@ def angles_exact(subject: Subject) -> None:
         for start in starts:
             far = _products(_turned(subject, encoding, subject.window(start, window)))
             agree(far, near, angle(start + window), f"the product of rotations shifted by {start}")
+
+
+@check(
+    "far tokens attend as near ones do, in every dtype",
+    cause="distances formed in the dtype of the queries, or of the module",
+    claim="translation_invariant",
+)
+def far_equals_near(subject: Subject) -> None:
+    """A window of tokens at 2^20 against the first one, of module and input in each dtype, and under autocast."""
+    window = subject.fits(12)
+    start = subject.far(window)
+    for where, encoding, context in _settings(subject):
+        dtype = next((part.dtype for part in encoding.parameters()), torch.float32)
+        narrow = next((one for one in _NARROW if str(one) in where), torch.float32)
+        dtype = narrow if "module" in where else dtype
+        probe = Probe(subject, encoding, dtype=dtype)
+        x = probe.inputs(1, window)
+        with torch.no_grad(), context:
+            near, far = (probe(x, subject.window(place, window)).float() for place in (0, start))
+        # Angles may be float32; what is a function of whole distances has no such excuse.
+        allowed = 2 * rounding(narrow, window) + (angle(start) if "rotation" in subject.sites else 0.0)
+        agree(far, near, allowed, f"tokens from {start} {where}")
 
 
 @check("there is no NaN and no infinity at 2^20 in any dtype", cause="a bias or a power that overflows")
