@@ -8,9 +8,10 @@ head has its own w and beta. First values of the weights, and the guard of the u
 
 The products are never formed (the UT transform). With the w_t of a block of tokens as rows of W, their beta in the
 diagonal D, and M = I + D lower(W W^T), the product over the block is I - W^T M^-1 D W. Over the tokens j < s, t <= i
-it gives each pair q_i · k_j - (tril(Q W^T) M^-1 D strict_tril(W K^T))_ij. Between blocks the keys are moved on,
-k <- (product) k: length^2 head_dim steps altogether. Published decoding moves cached keys on for good. Here a cache
-holds keys as they were, and the state the w and beta of all tokens, so that each step moves all keys again.
+it gives each pair q_i · k_j - (tril(Q W^T) M^-1 D strict_tril(W K^T))_ij. From block to block, the last one first,
+queries are moved back by its product: length^2 head_dim steps for a pass, length block head_dim for one new token.
+Published decoding moves cached keys on instead; here a cache holds them as they were, and the state w and beta of all
+tokens.
 
 The forget gate of the paper is `path + fox` in a spec: its bias joins after the scale, as FoX has it; FLA's code for
 both together joins it before, so that there it is divided by sqrt(head_dim).
@@ -63,7 +64,7 @@ class PaTH(nn.Module):
     direction: ClassVar[str] = "causal"
     shared: ClassVar[bool] = False
 
-    def __init__(self, dim: int, kv_heads: int, head_dim: int, rank: int = 32, conv: int = 3, block: int = 64) -> None:
+    def __init__(self, dim: int, kv_heads: int, head_dim: int, rank: int = 32, conv: int = 3, block: int = 128) -> None:
         super().__init__()
         sizes = {"dim": dim, "kv_heads": kv_heads, "head_dim": head_dim, "rank": rank, "conv": conv, "block": block}
         for name, size in sizes.items():
@@ -137,39 +138,33 @@ def path_logits(
     wide = torch.promote_types(q.dtype, w.dtype)
     q, k, w = (_for_heads(x.to(wide), q.shape[1]) for x in (q, k, w))
     beta = _for_heads(beta.to(wide), q.shape[1])
-    length, past = k.shape[2], k.shape[2] - q.shape[2]
-    # A compiler takes all tokens as one block: it would write out a loop, and know one length only.
+    length, new = k.shape[2], q.shape[2]
+    past = length - new
+    # A compiler takes all tokens as one block: it would write out the loop, and know one length only.
     whole = torch.compiler.is_compiling()
-    starts, block = ((0,), length) if whole else (range(0, length, block), block)
-    rows, moved = [q.new_zeros(*q.shape[:2], 0, length)], k[:, :, :0]
+    starts = (0,) if whole else range(0, length, block)
+    columns, moved, known = [q[..., :0]], q[:, :, :0], new  # queries from `known` on have been moved
     with torch.autocast(q.device.type, enabled=False):
-        for start in starts:
+        for start in reversed(starts):
             end = length if whole else min(start + block, length)
-            own, step = w[:, :, start:end], beta[:, :, start:end].unsqueeze(-1)
-            moved = torch.cat((moved, k[:, :, start:end]), dim=2)  # each key, reflected by all tokens behind it
-            # w_s · k_j for s > j, and D lower(W W^T); both within a document only
-            reach = (own @ moved.transpose(-1, -2)).tril(start - 1)
+            first = max(start - past, 0)  # the first query that sees some of the block
+            moved, known = torch.cat((q[:, :, first:known], moved), dim=2), first
+            own, keys, step = (x[:, :, start:end] for x in (w, k, beta.unsqueeze(-1)))
+            touch = (moved @ own.transpose(-1, -2)).tril(past + first - start)  # w_t · q_i, t <= i
             inner = step * (own @ own.transpose(-1, -2)).tril(-1)
-            here = q[:, :, max(start - past, 0) : max(end - past, 0)]
-            first = max(past - start, 0)  # the place in the block of its first query
-            touch = (here @ own.transpose(-1, -2)).tril(first)
+            reach = (own @ keys.transpose(-1, -2)).tril(-1)  # w_s · k_j, s > j
             if segment is not None:
-                same = _same(segment, start, end)  # [batch or 1, 1, block, keys so far]
-                reach, inner, touch = reach * same, inner * same[..., start:], touch * same[..., first:, start:]
-            if here.shape[2]:
-                mixed = solve_triangular(inner, touch, upper=False, left=False, unitriangular=True)
-                seen = here @ moved.transpose(-1, -2) - (mixed * step.transpose(-1, -2)) @ reach
-                rows.append(nn.functional.pad(seen, (0, length - end)))
-            if not whole and end < length:
-                turned = solve_triangular(inner, step * reach, upper=False, unitriangular=True)
-                moved = moved - turned.transpose(-1, -2) @ own
-    return torch.cat(rows, dim=2) * scale
+                document = segment[:, None, start:end]
+                same = document.unsqueeze(-1) == document.unsqueeze(-2)  # [batch or 1, 1, block, block]
+                touch = touch * (segment[:, None, past + first :, None] == document.unsqueeze(-2))
+                inner, reach = inner * same, reach * same
+            mixed = solve_triangular(inner, touch, upper=False, left=False, unitriangular=True)
+            mixed = mixed * step.transpose(-1, -2)
+            seen = moved @ keys.transpose(-1, -2) - mixed @ reach
+            columns.append(nn.functional.pad(seen, (0, 0, first, 0)))
+            moved = moved - mixed @ own
+    return torch.cat(columns[::-1], dim=-1) * scale
 
 
 def _for_heads(x: Tensor, heads: int) -> Tensor:
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
-
-
-def _same(segment: Tensor, start: int, end: int) -> Tensor:
-    own = segment[:, start:end, None]
-    return ((own == segment[:, None, :end]) & (own != -1)).unsqueeze(1)
