@@ -1,0 +1,23 @@
+"""Who agrees with whom: encodings of this package beside the same ones in other packages, in numbers."""
+
+from lengthwise.agreement import peer_rotary_embedding_torch as _rotary_embedding_torch
+from lengthwise.agreement import peer_transformers_biases as _biases
+from lengthwise.agreement import peer_transformers_logits as _logits
+from lengthwise.agreement import peer_transformers_rotations as _rotations
+from lengthwise.agreement import peer_transformers_tables as _tables
+from lengthwise.agreement import peer_transformers_vision as _vision
+from lengthwise.agreement import peer_x_transformers as _x_transformers
+from lengthwise.agreement.comparison import TOLERANCE, Comparison, Outcome, measure, paragraph
+
+COMPARISONS: tuple[Comparison, ...] = (
+    *_rotations.COMPARISONS,
+    *_vision.COMPARISONS,
+    *_biases.COMPARISONS,
+    *_logits.COMPARISONS,
+    *_tables.COMPARISONS,
+    *_x_transformers.COMPARISONS,
+    *_rotary_embedding_torch.COMPARISONS,
+)
+"""All of them, by peer."""
+
+__all__ = ["COMPARISONS", "TOLERANCE", "Comparison", "Outcome", "measure", "paragraph"]
