@@ -6,8 +6,8 @@
 The facts are those of `transformers`' DeBERTa-v2. Both terms there use D of query less key, the opposite sign of
 T5's; the paper's notation has D(j, i) in the last one (UNVERIFIED). 3 is one more than the number of relative terms;
 `scale` is 1/sqrt(head_dim). Distances up to half the buckets have one each, longer ones share buckets of geometric
-width; `buckets=0` gives each distance its own (the first version). 256 and 512 are those of
-version 3 (UNVERIFIED), which has `norm` too.
+width; `buckets=0` gives each distance its own (the first version). Version 3 has 256 buckets that reach to 512, and
+`norm` (UNVERIFIED).
 
 P is one table for all layers there, W and b are one a layer: assigning one layer's `table` to the others repeats
 that. `share_att_key` takes the layer's own projections: assign those to `key_weight`, `key_bias` and so on. That
