@@ -24,8 +24,10 @@ class SDPA:
         return None
 
     def cost(self, request: Request) -> float:
-        """A dense bias costs several times the attention itself."""
-        return 1.0 if request.bias is None else 4.0
+        """A dense bias costs several times the attention itself, a mask of what is seen twice."""
+        if request.bias is not None:
+            return 4.0
+        return 1.0 if request.positions.plain else 2.0
 
     def plan(self, request: Request) -> Run:
         """Build the mask, if one is needed."""

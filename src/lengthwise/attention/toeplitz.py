@@ -1,0 +1,234 @@
+"""A bias of distance in memory that grows with the length, not its square.
+
+Where the promise `aligned` holds, the bias of a pair is one of the 2k - 1 numbers of `DistanceBias.vector()`: a
+Toeplitz matrix. With the keys and values in reverse it becomes a Hankel matrix, whose rows are windows of one vector,
+each a step further on: a strided view, which PyTorch's fused CPU kernel takes as its mask. What may not be seen is -inf
+in the same vector. Queries go by blocks, each with the keys that it can see, so that causal attention does half the
+work.
+
+The gradient of the vector is the sum of the gradient of the logits over each diagonal. It is formed a block of queries
+at a time: each row padded by the number of rows and read one column shorter turns diagonals into columns.
+
+The work is one operator of PyTorch's library, so that compilers and exporters take it whole, whatever the length.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from lengthwise.attention.request import Request, Run, backends
+from lengthwise.bias import Bias, DistanceBias, SumBias
+from lengthwise.precision import autocasts
+
+_ROWS = 256
+"""Queries in a block: more waste work above the diagonal, fewer leave the kernel's threads idle."""
+
+_ARGUMENTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor values, Tensor? q_segment, Tensor? k_segment, "
+    "float scale, bool causal, int window"
+)
+_GIVEN = "Tensor grad, " + _ARGUMENTS.replace("values, ", "values, Tensor out, Tensor lse, ") + ", bool learned"
+
+
+class Toeplitz:
+    """A bias of distance as a strided view of one vector, on a CPU."""
+
+    def refuses(self, request: Request) -> str | None:
+        """Only aligned positions, on a CPU, without dropout."""
+        if request.logits is not None:
+            return "the encoding computes whole logits"
+        if request.bias is None and request.positions.plain:
+            return "there is neither a bias nor a mask to lay out"
+        terms = _terms(request.bias)
+        if not all(isinstance(term, DistanceBias) for term in terms):
+            return "the bias is no function of distance alone"
+        if not all(cast(DistanceBias, term).positions.aligned for term in terms):
+            return "the positions do not promise to be aligned: their distances are no differences in index"
+        if not request.positions.aligned:
+            return "what may be seen is not told by aligned positions"
+        if request.device.type != "cpu":
+            return f"the kernel that reads the view is that of a CPU, and the queries are on {request.device.type}"
+        if request.dropout:
+            return "the kernel has no dropout"
+        return None
+
+    def cost(self, request: Request) -> float:
+        """Little above attention without a bias, but for small requests, which its blocks do not pay for."""
+        return 1.3 if request.q_length >= 2 and request.q_length * request.k_length >= 256 * 256 else 6.0
+
+    def plan(self, request: Request) -> Run:
+        """Form the vector; differentiable in what the bias has learned."""
+        positions, keys = request.positions, request.k_length
+        vectors = [cast(DistanceBias, term).vector() for term in _terms(request.bias)]
+        none = torch.zeros(1, max(2 * keys - 1, 0), device=positions.device)
+        values = functools.reduce(operator.add, vectors, none).expand(request.heads, -1)  # [heads, 2k - 1]
+        distance = torch.arange(1 - keys, keys, device=values.device)
+        hidden = torch.zeros_like(distance, dtype=torch.bool)
+        if positions.causal:
+            hidden = distance < 0
+        if positions.window is not None:
+            hidden = hidden | (distance.abs() > positions.window)
+        values = values.masked_fill(hidden, float("-inf")).contiguous()
+        window = -1 if positions.window is None else positions.window
+        segments = positions.q_segment, positions.k_segment
+
+        def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            if autocasts("cpu") and q.dtype != torch.float64:
+                q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
+            width = max(q.shape[-1], v.shape[-1])  # the kernel knows one width only
+            parts = (pad(x, (0, width - x.shape[-1])) if x.shape[-1] != width else x for x in (q, k, v))
+            mask = values if q.dtype == torch.float64 else values.float()
+            out = _attend(*parts, mask, *segments, request.scale, positions.causal, window)[0]
+            return out[..., : v.shape[-1]]
+
+        return run
+
+
+backends.register("toeplitz")(Toeplitz())
+
+
+def _terms(bias: Bias | None) -> tuple[Bias, ...]:
+    if bias is None:
+        return ()
+    return bias.terms if isinstance(bias, SumBias) else (bias,)
+
+
+@torch.library.custom_op("lengthwise::toeplitz", mutates_args=(), schema=f"({_ARGUMENTS}) -> (Tensor, Tensor)")
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    values: Tensor,
+    q_segment: Tensor | None,
+    k_segment: Tensor | None,
+    scale: float,
+    causal: bool,
+    window: int,
+) -> tuple[Tensor, Tensor]:
+    """Output `[batch, heads, q, head_dim]` and log-sum-exp `[batch, heads, q]`."""
+    backwards, values_backwards = k.flip(2), v.flip(2)
+    out = q.new_zeros(q.shape)
+    lse = torch.full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
+    for rows, columns, mask in _blocks(q, k, values, q_segment, k_segment, causal, window):
+        out[:, :, rows], lse[:, :, rows] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q[:, :, rows], backwards[:, :, columns], values_backwards[:, :, columns], attn_mask=mask, scale=scale
+        )
+    return out, lse
+
+
+@_attend.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(q, memory_format=torch.contiguous_format), q.new_empty(
+        q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32)
+    )
+
+
+@torch.library.custom_op(
+    "lengthwise::toeplitz_backward", mutates_args=(), schema=f"({_GIVEN}) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+def _back(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    values: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    q_segment: Tensor | None,
+    k_segment: Tensor | None,
+    scale: float,
+    causal: bool,
+    window: int,
+    learned: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    backwards, values_backwards = k.flip(2), v.flip(2)
+    dq, dk, dv = q.new_zeros(q.shape), torch.zeros_like(backwards), torch.zeros_like(values_backwards)
+    dvalues = torch.zeros_like(values)
+    for rows, columns, mask in _blocks(q, k, values, q_segment, k_segment, causal, window):
+        part = q[:, :, rows], backwards[:, :, columns], values_backwards[:, :, columns]
+        given = grad[:, :, rows], out[:, :, rows], lse[:, :, rows]
+        dq[:, :, rows], more_k, more_v = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            given[0], *part, *given[1:], 0.0, False, attn_mask=mask, scale=scale
+        )
+        dk[:, :, columns] += more_k
+        dv[:, :, columns] += more_v
+        if learned:
+            sums = _diagonal_sums(_logit_gradient(*given, *part, mask, scale))
+            start = _first(rows, columns, q.shape[2], k.shape[2])
+            dvalues[:, start : start + sums.shape[1]] += sums
+    return dq, dk.flip(2), dv.flip(2), dvalues
+
+
+@_back.register_fake
+def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, values: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v, values))
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, values, q_segment, k_segment, *ctx.settings = inputs
+    ctx.learned = ctx.needs_input_grad[3]
+    ctx.save_for_backward(q, k, v, values, *output, q_segment, k_segment)
+
+
+def _gradients(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    dq, dk, dv, dvalues = _back(grad.contiguous(), *ctx.saved_tensors, *ctx.settings, ctx.learned)
+    return dq, dk, dv, dvalues if ctx.learned else None, None, None, None, None, None
+
+
+_attend.register_autograd(_gradients, setup_context=_keep)
+
+
+def _blocks(
+    q: Tensor, k: Tensor, values: Tensor, q_segment: Tensor | None, k_segment: Tensor | None, causal: bool, window: int
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Rows of queries, columns of reversed keys that these can see, and the mask of both by head."""
+    queries, keys = q.shape[2], k.shape[2]
+    past = keys - queries
+    for start in range(0, queries, _ROWS):
+        stop = min(start + _ROWS, queries)
+        last = past + stop if causal else keys if window < 0 else min(keys, past + stop + window)
+        first = max(0, past + start - window) if window >= 0 else 0
+        rows, columns = slice(start, stop), slice(keys - last, keys - first)
+        same = None
+        if q_segment is not None and k_segment is not None:
+            own = q_segment[:, rows, None]
+            same = (own == k_segment.flip(1)[:, None, columns]) & (own != -1)  # [batch, rows, columns]
+            seen = same.any(dim=0).any(dim=0).nonzero()
+            if seen.numel() == 0:
+                continue
+            low, high = int(seen[0]), int(seen[-1]) + 1
+            same, columns = same[..., low:high], slice(columns.start + low, columns.start + high)
+        size = (1, values.shape[0], stop - start, columns.stop - columns.start)
+        stride = (0, values.stride(0), 1, 1)
+        mask = values.as_strided(size, stride, values.storage_offset() + _first(rows, columns, queries, keys))
+        yield rows, columns, mask if same is None else mask.masked_fill(~same.unsqueeze(1), float("-inf"))
+
+
+def _first(rows: slice, columns: slice, queries: int, keys: int) -> int:
+    """Where in the vector the pair of the first row and the first column stands."""
+    return 2 * keys - 1 - queries + rows.start - (keys - 1 - columns.start)
+
+
+def _logit_gradient(
+    grad: Tensor, out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float
+) -> Tensor:
+    """Gradient of the logits `[batch, heads, rows, columns]`, in float32 or wider."""
+    wide, group = lse.dtype, q.shape[1] // k.shape[1]
+    k, v = (x.to(wide) if group == 1 else x.to(wide).repeat_interleave(group, dim=1) for x in (k, v))
+    weights = torch.matmul(q.to(wide) * scale, k.transpose(-1, -2)).add_(mask).sub_(lse.unsqueeze(-1)).exp_()
+    less = (grad.to(wide) * out.to(wide)).sum(-1, keepdim=True)
+    return torch.matmul(grad.to(wide), v.transpose(-1, -2)).sub_(less).mul_(weights)
+
+
+def _diagonal_sums(x: Tensor) -> Tensor:
+    """Sums of `x [batch, heads, rows, columns]` over the batch and over row + column: `[heads, rows + columns - 1]`."""
+    rows, columns = x.shape[2:]
+    wide = pad(x.sum(0), (0, rows)).flatten(1)  # [heads, rows * (columns + rows)]
+    return wide[:, :-rows].unflatten(1, (rows, rows + columns - 1)).sum(1)
