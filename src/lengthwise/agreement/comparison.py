@@ -148,15 +148,9 @@ def number(value: float | None) -> str:
     """A difference in few digits."""
     if value is None:
         return "–"
-    return (
-        "0"
-        if value == 0
-        else "inf"
-        if math.isinf(value)
-        else f"{value:.1e}"
-        if value < 0.01 or value >= 1000
-        else f"{value:.2g}"
-    )
+    if value in (0.0, math.inf):
+        return f"{value:g}"
+    return f"{value:.2g}" if 0.01 <= value < 1000 else f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e+")
 
 
 class _Fields(dict[str, str]):

@@ -15,6 +15,7 @@ from typing import Annotated
 import tyro
 
 from lengthwise import __version__
+from lengthwise.cli.agree import Agree
 from lengthwise.cli.check import Check
 from lengthwise.cli.compare import Compare
 from lengthwise.cli.list import List
@@ -28,6 +29,7 @@ Verb = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Show, tyro.conf.subcommand("show")]
     | Annotated[Check, tyro.conf.subcommand("check")]
+    | Annotated[Agree, tyro.conf.subcommand("agree")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Report, tyro.conf.subcommand("report")]
 )
