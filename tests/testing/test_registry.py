@@ -19,7 +19,7 @@ SETTINGS = [
     "alibi(learned=True)",
     "kerple(kernel='power')",
     "window(window=3)",
-    "randomized(learned)",
+    "randomized(learned, longest=128)",
     "randomized(fire)",
     "rotary + alibi",
     "sinusoidal + t5",

@@ -182,7 +182,7 @@ class Subject:
         )
 
     def _target(self, wanted: bool) -> int | None:
-        return TARGET if wanted and self.cached_keys == "rotated_at_target_length" else None
+        return (self.max_position or TARGET) if wanted and self.cached_keys == "rotated_at_target_length" else None
 
     def _cases(self, one: nn.Module) -> list[Case]:
         heads, own = self.dims.heads, getattr(one, "kv_heads", None)

@@ -165,4 +165,5 @@ def _shard(probe: Probe, x: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tens
 def _merge(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
     sums = torch.stack([total for _, total in parts])  # [shards, batch, heads, q]
     weights = torch.nan_to_num((sums - sums.logsumexp(dim=0)).exp(), nan=0.0)
-    return (torch.stack([out for out, _ in parts]) * weights.unsqueeze(-1)).sum(0)
+    outs = torch.stack([out for out, _ in parts])
+    return (outs * weights.unsqueeze(-1)).sum(0)

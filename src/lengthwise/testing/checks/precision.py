@@ -112,9 +112,10 @@ def finite_far(subject: Subject) -> None:
                 for name, turned in zip("qk", prepared.rotation(q, k), strict=True):
                     finite(turned, f"{name} turned {where}")
             if prepared.bias is not None:
-                seen = prepared.bias.dense()
-                mask = visible(prepared.positions).expand(-1, seen.shape[-3], -1, -1)
-                finite(seen.masked_fill(~(mask if seen.dim() == 4 else mask[0]), 0.0), f"visible biases {where}")
+                values, mask = prepared.bias.dense(), visible(prepared.positions)
+                hidden_pairs = _hidden_pairs(subject, probe, positions)  # a bias may hide a pair, in every dtype alike
+                seen = values.masked_fill(~(mask if values.dim() == 4 else mask[0]) | hidden_pairs, 0.0)
+                finite(seen, f"visible biases {where}")
             finite(probe(x, positions), f"attention {where}")
 
 
@@ -146,6 +147,13 @@ def _settings(subject: Subject) -> Iterator[tuple[str, nn.Module, AbstractContex
     for dtype in _NARROW:
         yield f"by a module in {dtype}", subject.build(dtype), nullcontext()
         yield f"under autocast to {dtype}", subject.build(), torch.autocast("cpu", dtype)
+
+
+def _hidden_pairs(subject: Subject, probe: Probe, positions: Positions) -> Tensor:
+    """Which pairs get a bias of minus infinity in float64."""
+    exact = Probe(subject, subject.build(torch.float64), probe.kv_heads, torch.float64)
+    prepared, _, _ = exact.prepare(exact.inputs(1, positions.q_length), positions)
+    return torch.zeros(()).bool() if prepared.bias is None else prepared.bias.dense().isneginf()
 
 
 def _counts(subject: Subject, encoding: nn.Module, positions: Positions) -> dict[str, int]:
