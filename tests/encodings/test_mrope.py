@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLTextConfi
 
 import lengthwise as lw
 from lengthwise import Positions
-from lengthwise.encodings.mrope import MRoPE
+from lengthwise.encodings.mrope import MRoPE, mrope_positions
 
 Close = Callable[..., None]
 PLACE = torch.randint(0, 30, (2, 12, 3), generator=torch.Generator().manual_seed(0))  # (time, row, column)
@@ -91,6 +92,66 @@ def test_shifts_along_any_axis_leave_the_logits_as_they_are(interleaved: bool, c
 
     for shift in ((9, 0, 0), (0, 9, 0), (0, 0, 9), (100, -20, 3)):
         close(logits(shift), logits((0, 0, 0)), of=torch.float32)
+
+
+def theirs(kinds: list[int], images: list[list[int]], videos: list[list[int]]) -> Tensor:
+    """Positions `[1, length, 3]` as `transformers` makes them; kinds are 0 text, 1 image, 2 video, of each token."""
+    model = SimpleNamespace(config=SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2)))
+
+    def vision(*args: object, **kwargs: object) -> Tensor:
+        return qwen2.Qwen2VLModel.get_vision_position_ids(model, *args, **kwargs)
+
+    model.get_vision_position_ids = vision
+    place, _ = qwen2.Qwen2VLModel.get_rope_index(
+        model,
+        torch.zeros(1, len(kinds), dtype=torch.int64),
+        torch.tensor([kinds]),
+        *map(torch.tensor, (images, videos)),
+    )
+    return place.movedim(0, -1)
+
+
+def test_text_and_images_stand_where_transformers_has_them() -> None:
+    kinds = [0] * 3 + [1] * 6 + [0] * 2 + [1] * 4 + [0]
+    expected = theirs(kinds, [[1, 4, 6], [1, 4, 4]], [])
+    pieces = [3, (1, 2, 3), 2, (1, 2, 2), 1]
+    assert torch.equal(mrope_positions(pieces), expected)
+    assert torch.equal(mrope_positions(pieces, then="grid"), expected)
+
+
+def test_text_behind_a_long_video_overlaps_it_in_transformers_only() -> None:
+    pieces = [3, (8, 2, 3), 3]  # the grid of patches is (8, 4, 6), and 2 x 2 are merged
+    expected = theirs([0] * 3 + [2] * 48 + [0] * 3, [], [[8, 4, 6]])
+    assert torch.equal(mrope_positions(pieces, then="grid"), expected)
+    assert expected[0, -3:, 0].tolist() == [6, 7, 8]
+    own = mrope_positions(pieces)
+    assert torch.equal(own[:, :-3], expected[:, :-3])
+    assert own[0, -3:].tolist() == [[11] * 3, [12] * 3, [13] * 3]
+
+
+def test_frames_are_an_interval_apart_rounded_down() -> None:
+    assert mrope_positions([1, (4, 1, 1), 1], interval=2.5)[0, :, 0].tolist() == [0, 1, 3, 6, 8, 9]
+
+
+def test_text_alone_counts_and_nothing_is_nothing() -> None:
+    assert torch.equal(mrope_positions([2, 0, 3]), torch.arange(5)[None, :, None].expand(1, 5, 3))
+    assert mrope_positions([]).shape == (1, 0, 3)
+    assert mrope_positions([2, (0, 2, 2), 1])[0, :, 0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pieces": [(2, 2)]}, r"a piece is a number of tokens or \(frames, rows, columns\) of them, not \(2, 2\)"),
+        ({"pieces": [-1]}, "not -1"),
+        ({"pieces": [()]}, r"not \(\)"),
+        ({"interval": -1.0}, "interval must be at least 0, not -1.0"),
+        ({"then": "large"}, r"unknown then 'large': did you mean 'largest'\?"),
+    ],
+)
+def test_pieces_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(lw.InvalidArgument, match=message):
+        mrope_positions(**{"pieces": [1]} | settings)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,17 @@ number on all three, so that it is turned as by RoPE, bit for bit: positions of 
 - interleaved (Qwen3-VL, 2511.21631, id UNVERIFIED; (24, 20, 20)): time, row, column by turns, and time alone at the
   lowest, when the others have had their number.
 
-The released models set their own base (`rope_theta` in their configs).
+The released models set their own base (`rope_theta` in their configs). `mrope_positions` says where the tokens of text,
+images and videos stand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from lengthwise.encodings.registry import encodings
@@ -117,6 +118,53 @@ class MRoPE(nn.Module):
         exponent = torch.arange(0, self.head_dim, 2, device=place.device, dtype=wide) / self.head_dim
         of_pair = place[..., self.axis_of_pair] if several else place.unsqueeze(-1)
         return of_pair.to(wide) * self.base**-exponent
+
+
+def mrope_positions(
+    pieces: Sequence[int | tuple[int, int, int]], *, interval: float = 1.0, then: Literal["largest", "grid"] = "largest"
+) -> Int64[Tensor, "1 length 3"]:
+    """Positions (time, row, column) of a sequence of text, images and videos, for one row of a batch.
+
+    Text counts on, the same on all axes. An image or a video that begins at c has time c + floor(frame * interval), row
+    c + r, column c + s. Text behind it goes on after the largest position in use, as in the paper; `transformers` 5.24
+    goes on at c + max(rows, columns), which is the same for images, and which positions of a longer video overlap.
+
+    Args:
+        pieces: in order, a number of tokens of text, or (frames, rows, columns) of tokens, after any merging.
+        interval: positions between frames: 1 in Qwen2-VL; tokens per second times seconds per frame in Qwen2.5-VL.
+        then: `"largest"`, or `"grid"` for `transformers` 5.24.
+
+    Raises:
+        InvalidArgument: sizes below 0, or no sizes at all; an interval below 0, or an unknown `then`.
+
+    Example:
+        >>> import lengthwise as lw
+        >>> from lengthwise.encodings.mrope import mrope_positions
+        >>> place = mrope_positions([2, (1, 1, 2), 1])  # two tokens of text, two patches in a row, one more of text
+        >>> place[0].tolist()
+        [[0, 0, 0], [1, 1, 1], [2, 2, 2], [2, 2, 3], [4, 4, 4]]
+        >>> last = lw.Positions(place[:, -1:], place)  # a step: the last token is new
+    """
+    if then not in ("largest", "grid"):
+        raise InvalidArgument(f"unknown then {then!r}: {nearest(then, ('largest', 'grid'))}")
+    if not interval >= 0:
+        raise InvalidArgument(f"interval must be at least 0, not {interval}")
+    parts, start = [torch.empty(0, 3, dtype=torch.int64)], 0
+    for piece in pieces:
+        sizes = (piece,) if isinstance(piece, int) else tuple(piece)
+        if len(sizes) not in (1, 3) or min(sizes) < 0:
+            raise InvalidArgument(f"a piece is a number of tokens or (frames, rows, columns) of them, not {piece}")
+        if len(sizes) == 1:
+            place = torch.arange(sizes[0]).unsqueeze(-1).expand(-1, 3)
+        else:
+            frames, rows, columns = (torch.arange(size) for size in sizes)
+            place = torch.cartesian_prod((frames * interval).floor().long(), rows, columns)
+        parts.append(place + start)
+        if len(sizes) == 3 and then == "grid":
+            start += max(sizes[1:])
+        elif len(place):
+            start = int(parts[-1].max()) + 1
+    return torch.cat(parts)[None]
 
 
 def _in_sections(sections: tuple[int, ...]) -> list[int]:
