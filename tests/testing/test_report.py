@@ -35,7 +35,7 @@ def test_a_report_has_a_line_for_each_check_that_was_asked_for() -> None:
 
 def test_a_failure_says_what_where_by_how_much_against_which_tolerance_and_why_it_usually_happens() -> None:
     message = check_encoding(ClaimsInvariance, checks=["translation_invariant"]).failures["translation_invariant"]
-    assert re.search(r"logits shifted by \d+: \S+ and not \S+ at \[\d, \d, \d, \d\]", message)
+    assert re.search(r"logits shifted by \[\d+\]: \S+ and not \S+ at \[\d, \d, \d, \d\]", message)
     assert re.search(r"off by \S+ where \S+ is allowed", message)
     assert CHECKS["translation_invariant"].sentence in message
     assert CHECKS["translation_invariant"].cause in message

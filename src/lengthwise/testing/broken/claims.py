@@ -23,6 +23,20 @@ class ClaimsInvariance(nn.Module):
         return x + sinusoids(positions.one_axis()[0]).to(x.dtype)
 
 
+@broken("it is invariant where both axes move alike, and only there", "translation_invariant")
+class InvariantOnTheDiagonal(nn.Module):
+    """What a key gets depends on how far it is from the diagonal of an image."""
+
+    claims = frozenset({"translation_invariant", "pairwise"})
+    axes = 2
+
+    def logit_bias(self, positions: Positions) -> Bias:
+        """A wave of row less column of the key."""
+        q, k = positions.several_axes(2)
+        values = wave(k[..., 0] - k[..., 1]).movedim(0, 1).unsqueeze(2)  # [batch, heads, 1, k]
+        return DenseBias(values.expand(-1, -1, q.shape[1], -1))
+
+
 @broken(
     "a bias of logarithms of positions drifts with the position",
     "translation_invariant",

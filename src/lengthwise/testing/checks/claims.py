@@ -20,20 +20,25 @@ from lengthwise.testing.verdict import Broken, NotApplicable, agree
     claim="translation_invariant",
 )
 def translation_invariant(subject: Subject) -> None:
-    """Shifts on every axis at once, near and farther."""
+    """Near and farther shifts, on every axis at once, and on each by itself."""
     if subject.sites == frozenset({"hidden"}):
         raise NotApplicable("what it does is decided by hidden states")
     length, dtype = subject.fits(7), torch.float64
     probe = Probe(subject, subject.build(dtype), dtype=dtype)
     x = probe.inputs(2, length)
     with torch.no_grad():
-        here = _seen(probe, x, 0, length)
+        start = subject.sequence(length).replace()
+        here = _masked(probe, x, start)
         room = 20_000 if subject.max_position is None else subject.max_position - length
         if room < 1:
             raise NotApplicable("its table has no room for a shift")
-        for shift in {min(13, room), min(300, room), room}:
-            allowed = output(torch.float32) + angle(shift)
-            agree(_seen(probe, x, shift, length), here, allowed, f"logits shifted by {shift}")
+        alone = torch.eye(subject.axes, dtype=torch.int64)[: subject.axes if subject.axes > 1 else 0]
+        for steps in [torch.ones(subject.axes, dtype=torch.int64), *alone]:
+            for size in {min(13, room), min(300, room), room}:
+                shift = size * steps
+                q, k = (place + (shift if subject.axes > 1 else size) for place in (start.q, start.k))
+                allowed = output(torch.float32) + angle(size)
+                agree(_masked(probe, x, start.replace(q=q, k=k)), here, allowed, f"logits shifted by {shift.tolist()}")
 
 
 @check(
@@ -109,10 +114,6 @@ def pairwise(subject: Subject) -> None:
         ):
             changed = _masked(probe, embedded, positions)[..., rest, :][..., rest]
             agree(changed, whole, 1e-9, f"logits of the others, when token {moved} changes its {what}")
-
-
-def _seen(probe: Probe, x: Tensor, start: int, length: int) -> Tensor:
-    return _masked(probe, x, probe.subject.window(start, length))
 
 
 def _masked(probe: Probe, x: Tensor, positions: Positions) -> Tensor:
