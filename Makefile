@@ -4,13 +4,15 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: quickstart test lint bench docs-check stubs wheel clean help
+.PHONY: quickstart test lint bench conformance docs docs-check stubs wheel clean help
 
 help:
 	@echo "make quickstart   set up, train six encodings on text and on sorting, write report.html (5 minutes on 2 cores)"
 	@echo "make test         set up, run all tests"
 	@echo "make lint         style, types, the direction of imports"
 	@echo "make bench        speed against peers, in the same run"
+	@echo "make conformance  hold every encoding to the contract, compilation and export too, with times"
+	@echo "make docs         write the pages of docs/encodings and docs/agreement.md from the registry"
 	@echo "make docs-check   run what README and docs show"
 	@echo "make stubs        write the list of encodings for type checkers"
 	@echo "make clean        remove what was built; runs/ and report.html stay"
@@ -18,8 +20,9 @@ help:
 quickstart: .venv/lab
 	$(BIN)/lengthwise compare $(ARGS)
 
+# One process a core; what a file prepares for its tests is prepared once.
 test: .venv/dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -30,6 +33,12 @@ lint: .venv/dev
 
 bench: .venv/dev
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+conformance: .venv/dev
+	$(BIN)/python -m lengthwise.testing $(ARGS)
+
+docs: .venv/dev
+	$(BIN)/python tools/write_docs.py
 
 docs-check: .venv/dev
 	$(BIN)/python -m pytest tests/test_docs.py tests/test_examples.py $(ARGS)

@@ -15,7 +15,7 @@ from lengthwise.sites import direction
 CONFIG = ModelConfig(vocabulary=11, dim=16, layers=2, heads=4)
 
 
-@pytest.fixture(params=["none", "learned", "sinusoidal", "rotary", "alibi", "t5", "fire", "rotary + alibi"])
+@pytest.fixture(params=["none", "learned", "sinusoidal", "rotary", "alibi", "t5", "kerple", "rotary + alibi"])
 def spec(request: pytest.FixtureRequest) -> str:
     """An encoding of each kind in turn."""
     return request.param
