@@ -157,7 +157,7 @@ def path_logits(
                 document = segment[:, None, start:end]
                 same = document.unsqueeze(-1) == document.unsqueeze(-2)  # [batch or 1, 1, block, block]
                 touch = touch * (segment[:, None, past + first :, None] == document.unsqueeze(-2))
-                inner, reach = inner * same, reach * same
+                inner = inner * same  # other documents' pairs in `reach` meet zeros of `touch`
             mixed = solve_triangular(inner, touch, upper=False, left=False, unitriangular=True)
             mixed = mixed * step.transpose(-1, -2)
             seen = moved @ keys.transpose(-1, -2) - mixed @ reach
