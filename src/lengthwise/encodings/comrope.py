@@ -103,10 +103,12 @@ class ComRoPE(nn.Module):
             q, k = (place.unsqueeze(-1) for place in positions.one_axis())
         else:
             q, k = positions.several_axes(self.axes)
-        make = self._angles if self.block == 2 else self._matrices
-        of_q = make(q)
-        of_k = of_q if positions.k is positions.q else make(k)
-        return Rotation.of_angles(of_q, of_k, "interleaved") if self.block == 2 else MatrixRotation(of_q, of_k)
+        if self.block != 2:
+            q_matrix = self._matrices(q)
+            return MatrixRotation(q_matrix, q_matrix if positions.k is positions.q else self._matrices(k))
+        q_cos, q_sin = self._tables(q)
+        k_cos, k_sin = (q_cos, q_sin) if positions.k is positions.q else self._tables(k)
+        return Rotation(q_cos, q_sin, k_cos, k_sin, "interleaved")
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
@@ -129,10 +131,17 @@ class ComRoPE(nn.Module):
         generators = self.generators.to(wide).unsqueeze(1)
         return generators - generators.transpose(-1, -2)
 
-    def _angles(self, place: Tensor) -> Tensor:
+    def _tables(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, float32 or wider, `[batch or 1, kv_heads, length, blocks]`."""
         turns = self._turns(place)
-        return -turns * self._skew(turns.dtype)[..., 0, 1]  # [batch or 1, kv_heads, length, blocks]
+        angle, kept = -turns * self._skew(turns.dtype)[..., 0, 1], self._kept
+        return angle.cos().to(kept), angle.sin().to(kept)
 
     def _matrices(self, place: Tensor) -> Tensor:
+        """Float32 or wider, `[batch or 1, kv_heads, length, blocks, block, block]`."""
         turns = self._turns(place)
-        return torch.linalg.matrix_exp(turns[..., None, None] * self._skew(turns.dtype)).float()
+        return torch.linalg.matrix_exp(turns[..., None, None] * self._skew(turns.dtype)).to(self._kept)
+
+    @property
+    def _kept(self) -> torch.dtype:
+        return torch.promote_types(self.generators.dtype, torch.float32)

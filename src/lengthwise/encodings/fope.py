@@ -121,11 +121,13 @@ class FoPE(nn.Module):
         )
 
     def _tables(self, place: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines, float32 `[batch or 1, kv_heads, length, head_dim / 2]`."""
+        """Cosines and sines, float32 or wider, `[batch or 1, kv_heads, length, head_dim / 2]`."""
         wide = widest_float(place.device)
         rows = place.to(wide) if place.dim() == 2 else place.to(wide)[None]
         angle = rows[:, None, :, None] * torch.tensor(self.frequencies, device=place.device, dtype=wide)
         with torch.autocast(place.device.type, enabled=False):
             cos, sin = angle.cos() @ self.cos_mix.to(wide), angle.sin() @ self.sin_mix.to(wide)
         rest = self.head_dim // 2 - self.outputs
-        return nn.functional.pad(cos, (0, rest), value=1.0).float(), nn.functional.pad(sin, (0, rest)).float()
+        cos, sin = nn.functional.pad(cos, (0, rest), value=1.0), nn.functional.pad(sin, (0, rest))
+        kept = torch.promote_types(self.cos_mix.dtype, torch.float32)
+        return cos.to(kept), sin.to(kept)

@@ -116,4 +116,5 @@ class LieRE(nn.Module):
         flat = total.new_zeros(*total.shape[:-1], self.block * self.block)
         flat = flat.index_add(-1, row * self.block + column, total)
         triangle = flat.unflatten(-1, (self.block, self.block))
-        return torch.linalg.matrix_exp(triangle - triangle.transpose(-1, -2)).float()
+        kept = torch.promote_types(self.upper.dtype, torch.float32)
+        return torch.linalg.matrix_exp(triangle - triangle.transpose(-1, -2)).to(kept)

@@ -14,7 +14,6 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from lengthwise.encodings.registry import encodings
@@ -80,15 +79,19 @@ class MixedRotary(nn.Module):
     def rotation(self, positions: Positions) -> Rotation:
         """The rotation at `positions [batch or 1, length, 2]`, differentiable in the frequencies."""
         q, k = positions.several_axes(2)
-        q_angles = self._angles(q)
-        return Rotation.of_angles(q_angles, q_angles if k is q else self._angles(k), self.layout)
+        q_cos, q_sin = self._tables(q)
+        k_cos, k_sin = (q_cos, q_sin) if k is q else self._tables(k)
+        return Rotation(q_cos, q_sin, k_cos, k_sin, self.layout)
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"kv_heads={self.kv_heads}, head_dim={self.head_dim}, base={self.base:g}, layout={self.layout!r}"
 
-    def _angles(self, place: Tensor) -> Float[Tensor, "batch kv_heads length pairs"]:
+    def _tables(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, float32 or wider, `[batch or 1, kv_heads, length, pairs]`."""
         wide = widest_float(place.device)
         row, column = place.to(wide)[:, None, :, None].unbind(-1)  # [batch or 1, 1, length, 1]
         of_row, of_column = self.frequencies.to(wide).unsqueeze(2)  # [kv_heads, 1, pairs]
-        return row * of_row + column * of_column
+        angle = row * of_row + column * of_column
+        kept = torch.promote_types(self.frequencies.dtype, torch.float32)
+        return angle.cos().to(kept), angle.sin().to(kept)
