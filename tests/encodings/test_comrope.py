@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import lengthwise as lw
 from lengthwise import Positions
@@ -122,6 +122,30 @@ def test_all_that_is_learned_has_a_gradient(variant: str, block: int) -> None:
         assert parameter.grad is not None
         assert parameter.grad.isfinite().all()
         assert parameter.grad.abs().amax(dim=(-1, -2)).min() > 0
+
+
+class Turned(nn.Module):
+    """Queries turned by an encoding, as a module whose parameters can be put in."""
+
+    def __init__(self, encoding: nn.Module) -> None:
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoding.rotation(at(GRID[:6])).q(x)
+
+
+@pytest.mark.parametrize(("variant", "block"), KINDS)
+def test_gradients_of_a_float64_module_are_exact(variant: str, block: int) -> None:
+    turned, x = Turned(drawn(variant, block, grid=4.0).double()), normal(1, 2, 6, 8).double()
+    names = [name for name, _ in turned.named_parameters()]
+
+    def of(*values: Tensor) -> Tensor:
+        return torch.func.functional_call(turned, dict(zip(names, values, strict=True)), (x,))
+
+    values = tuple(value.detach().clone().requires_grad_() for value in turned.parameters())
+    assert of(*values).dtype == torch.float64
+    assert torch.autograd.gradcheck(of, values, fast_mode=True)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import lengthwise as lw
 from lengthwise import Positions
@@ -112,6 +112,29 @@ def test_padded_rows_are_the_rows_alone() -> None:
     assert rows.q_cos.shape == (2, 2, 4, 8)
     assert torch.equal(rows.q_cos[1], alone.q_cos[0])
     assert torch.equal(rows.q_sin[0, :, 2:], alone.q_sin[0, :, :2])
+
+
+class Turned(nn.Module):
+    """Queries turned by an encoding, as a module whose parameters can be put in."""
+
+    def __init__(self, encoding: nn.Module) -> None:
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoding.rotation(Positions.sequence(6)).q(x)
+
+
+def test_gradients_of_a_float64_module_are_exact() -> None:
+    turned, x = Turned(FoPE(2, 8, 100, learned=True).double()), normal(1, 2, 6, 8).double()
+    names = [name for name, _ in turned.named_parameters()]
+
+    def of(*values: Tensor) -> Tensor:
+        return torch.func.functional_call(turned, dict(zip(names, values, strict=True)), (x,))
+
+    values = tuple(value.detach().clone().requires_grad_() for value in turned.parameters())
+    assert of(*values).dtype == torch.float64
+    assert torch.autograd.gradcheck(of, values, fast_mode=True)
 
 
 @pytest.mark.parametrize(

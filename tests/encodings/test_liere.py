@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import lengthwise as lw
 from lengthwise import Positions
@@ -119,6 +119,29 @@ def test_every_entry_learns_and_position_zero_is_no_obstacle() -> None:
     assert encoding.upper.grad is not None
     assert encoding.upper.grad.isfinite().all()
     assert (encoding.upper.grad != 0).all()
+
+
+class Turned(nn.Module):
+    """Queries turned by an encoding, as a module whose parameters can be put in."""
+
+    def __init__(self, encoding: nn.Module) -> None:
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoding.rotation(at(GRID[:6])).q(x)
+
+
+def test_gradients_of_a_float64_module_are_exact() -> None:
+    turned, x = Turned(drawn(8, block=4, grid=4).double()), normal(1, 2, 6, 8).double()
+    names = [name for name, _ in turned.named_parameters()]
+
+    def of(*values: Tensor) -> Tensor:
+        return torch.func.functional_call(turned, dict(zip(names, values, strict=True)), (x,))
+
+    values = tuple(value.detach().clone().requires_grad_() for value in turned.parameters())
+    assert of(*values).dtype == torch.float64
+    assert torch.autograd.gradcheck(of, values, fast_mode=True)
 
 
 @pytest.mark.parametrize(

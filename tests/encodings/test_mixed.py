@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import lengthwise as lw
 from lengthwise import Positions
@@ -93,6 +93,29 @@ def test_frequencies_learn_and_far_positions_keep_their_digits() -> None:
     place = (GRID + 2**20).double()
     angle = place[:, None, 1, None] * w[1] + place[:, None, 0, None] * w[0]  # [15, 2, 4]
     torch.testing.assert_close(far.q_cos[0].double(), angle.cos().transpose(0, 1), rtol=1e-6, atol=1e-6)
+
+
+class Turned(nn.Module):
+    """Queries turned by an encoding, as a module whose parameters can be put in."""
+
+    def __init__(self, encoding: nn.Module) -> None:
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoding.rotation(at(GRID[:6])).q(x)
+
+
+def test_gradients_of_a_float64_module_are_exact() -> None:
+    turned, x = Turned(MixedRotary(2, 8).double()), normal(1, 2, 6, 8).double()
+    names = [name for name, _ in turned.named_parameters()]
+
+    def of(*values: Tensor) -> Tensor:
+        return torch.func.functional_call(turned, dict(zip(names, values, strict=True)), (x,))
+
+    values = tuple(value.detach().clone().requires_grad_() for value in turned.parameters())
+    assert of(*values).dtype == torch.float64
+    assert torch.autograd.gradcheck(of, values, fast_mode=True)
 
 
 @pytest.mark.parametrize(
