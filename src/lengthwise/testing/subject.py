@@ -114,12 +114,22 @@ class Subject:
         digits = [(index // 3**axis) % 3 if axis < self.axes - 1 else index // 3**axis for axis in range(self.axes)]
         return torch.stack(digits[::-1], dim=-1)  # the first axis has no end, the others 3 steps each
 
-    def sequence(self, length: int, *, causal: bool | None = None, target: bool = True) -> Positions:
+    def sequence(
+        self, length: int, *, causal: bool | None = None, target: bool = True, window: int | None = None
+    ) -> Positions:
         """One sequence that attends to itself."""
-        return self.part(torch.arange(length), torch.arange(length), causal=causal, target=target)
+        index = torch.arange(length)
+        return self.part(index, index, causal=causal, target=target, window=window)
 
     def part(
-        self, q: Tensor, k: Tensor, *, causal: bool | None = None, target: bool = True, ordered: bool = False
+        self,
+        q: Tensor,
+        k: Tensor,
+        *,
+        causal: bool | None = None,
+        target: bool = True,
+        ordered: bool = False,
+        window: int | None = None,
     ) -> Positions:
         """Tokens `q` that attend to tokens `k` of one sequence, both by index `[length]`.
 
@@ -134,6 +144,7 @@ class Subject:
             q_order=q if ordered else None,
             k_order=k if ordered else None,
             causal=self.causal if causal is None else causal,
+            window=window,
             aligned=self.axes == 1 and not ordered,
             target_length=self._target(target),
         )

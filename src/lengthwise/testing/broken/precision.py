@@ -43,7 +43,12 @@ class PositionsInItsDtype(nn.Module):
         return x + torch.cat((turned.sin(), turned.cos()), dim=-1).to(x.dtype)
 
 
-@broken("key-only ALiBi in bfloat16: the last keys share one bias", "positions_told_apart", "finite_far")
+@broken(
+    "key-only ALiBi in bfloat16: the last keys share one bias",
+    "positions_told_apart",
+    "finite_far",
+    "structure_equals_dense",
+)
 class NarrowKeyBias(nn.Module):
     """Slope times key position, cast before the distance is formed."""
 
@@ -122,7 +127,7 @@ class NarrowDistances(nn.Module):
         return (q @ k.transpose(-1, -2)).to(q.dtype) * scale - distance / 4
 
 
-@broken("positions in float16 overflow, and infinity less infinity is NaN", "finite_far")
+@broken("positions in float16 overflow, and infinity less infinity is NaN", "finite_far", "structure_equals_dense")
 class OverflowingBias(nn.Module):
     """Distances of positions in float16."""
 

@@ -17,19 +17,28 @@ from lengthwise.testing.subject import Subject
 from lengthwise.testing.tolerances import GRADIENT, output
 from lengthwise.testing.verdict import Broken, agree, finite
 
+_LONG = 270
+"""Longer than a block of queries of the backends that go by blocks."""
+
 
 @check(
     "every backend that takes it gives the reference's numbers and gradients",
     cause="a backend that reads a structure which the bias does not keep",
 )
 def backends_agree(subject: Subject) -> None:
-    """Forward, and gradients of q, k, v and of every parameter; whole, in a step, packed and padded."""
+    """Forward, and gradients of q, k, v and of every parameter; whole, windowed, in a step, packed, padded; long."""
     length = subject.fits(12)
     mask = torch.arange(length) >= torch.tensor([[0], [min(3, length - 1)]])
-    asked = {"a sequence": subject.sequence(length), "padded rows": subject.padded(mask)}
+    asked = {
+        "a sequence": subject.sequence(length),
+        "a window of 3": subject.sequence(length, window=3),
+        "padded rows": subject.padded(mask),
+    }
     if subject.causal:
         asked["a step"] = subject.part(torch.arange(length)[length - length // 3 :], torch.arange(length))
         asked["packed rows"] = subject.packed([length - length // 2, length // 2])
+    if subject.axes == 1:  # some backends go by blocks
+        asked["a long sequence"] = subject.sequence(subject.fits(_LONG))
     for kv_heads in {subject.heads_of_keys(case) for case in subject.cases}:
         for what, positions in asked.items():
             expected = _run(subject, positions, kv_heads, "reference")
@@ -39,7 +48,8 @@ def backends_agree(subject: Subject) -> None:
                 except BackendRefused:
                     continue
                 for name, value in expected.items():
-                    agree(found[name], value, 4 * output(torch.float32), f"{name} of {backend}, {what}")
+                    allowed = 4 * output(torch.float32, positions.k_length)
+                    agree(found[name], value, allowed, f"{name} of {backend}, {what}")
 
 
 @check(
