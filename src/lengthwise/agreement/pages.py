@@ -86,15 +86,20 @@ def paragraphs(results: Results) -> list[tuple[str, str]]:
             cause = comparison.why or _heading(comparison)
             causes.setdefault(f"{comparison.peer} {cause}", []).append((comparison, outcomes))
     for found in causes.values():
-        heading = "; ".join(_heading(comparison) for comparison, _ in found)
-        told.append((heading, paragraph(found[0][0], [outcome for _, outcomes in found for outcome in outcomes])))
+        told.append(
+            (
+                _heading(*(comparison for comparison, _ in found)),
+                paragraph(found[0][0], [outcome for _, outcomes in found for outcome in outcomes]),
+            )
+        )
     for comparison, outcomes in results:
         told += [(_heading(comparison), note) for note in sorted({o.note for o in outcomes if o.status == "failed"})]
     return told
 
 
-def _heading(comparison: Comparison) -> str:
-    return f"{comparison.spec} / {comparison.peer}: {comparison.part}"
+def _heading(*found: Comparison) -> str:
+    named = dict.fromkeys(name for comparison in found for name in names(comparison))
+    return f"{', '.join(named)} / {found[0].peer}: {'; '.join(comparison.part for comparison in found)}"
 
 
 def page(results: Results, versions: dict[str, str | None]) -> str:
@@ -108,6 +113,6 @@ def page(results: Results, versions: dict[str, str | None]) -> str:
         how(),
         table(results),
         "## Where they do not agree",
-        *(f"**`{heading}`** {text}" for heading, text in paragraphs(results)),
+        *(f"**{heading}.** {text}" for heading, text in paragraphs(results)),
     ]
     return "\n\n".join(parts) + "\n"

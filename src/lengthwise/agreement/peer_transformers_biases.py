@@ -85,9 +85,10 @@ _BLOOM = (
 )
 _FALCON = (
     "Falcon scales the bias together with q·k, so that its slopes are the paper's divided by sqrt(head_dim), here "
-    "8. It also casts slopes to bfloat16 and multiplies positions in that dtype, whatever the model's. The bias "
-    "differs from the paper's by {float32} at positions 0 to 127 in float32, {theirs_float32} from the formula, "
-    "where ours is off by {ours_float32}. A checkpoint of Falcon has to be read with its slopes."
+    "8. It also casts slopes to bfloat16 and multiplies positions in that dtype, whatever the model's. In float32 "
+    "its bias is {theirs_float32} from the paper's at positions 0 to 127 and {theirs_far32} at far ones, as a "
+    "share of it where it is above 1; ours is {ours_far32} from it. A checkpoint of Falcon has to be read with "
+    "its slopes."
 )
 COMPARISONS = (
     _alibi(8, "BLOOM", _bloom(8), _BLOOM),

@@ -1,0 +1,100 @@
+"""What is compared with installed peers, and how far ours and theirs are from the papers' formulas."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+import lengthwise as lw
+from lengthwise.agreement import COMPARISONS, TOLERANCE, Comparison, Outcome, exact, measure, paragraph
+from lengthwise.agreement.ours import rotated
+from lengthwise.agreement.pages import names
+from lengthwise.agreement.peers import module
+from lengthwise.agreement.place import STARTS, Place
+from lengthwise.encodings.registry import encodings
+
+
+def pick(peer: str, part: str) -> Comparison:
+    return next(one for one in COMPARISONS if (one.peer, one.part) == (peer, part))
+
+
+@cache
+def outcomes(peer: str, part: str) -> dict[tuple[str, int], Outcome]:
+    return {(outcome.dtype, outcome.start): outcome for outcome in measure(pick(peer, part))}
+
+
+def test_rotary_alibi_t5_and_sinusoids_are_compared_and_every_name_is_registered() -> None:
+    compared = {name for comparison in COMPARISONS for name in names(comparison)}
+    assert {"rotary", "alibi", "t5", "sinusoidal", "xpos", "mrope", "axial", "deberta", "swin"} <= compared
+    assert compared <= set(encodings)
+    assert {one.peer for one in COMPARISONS} == {"transformers", "x-transformers", "rotary-embedding-torch"}
+
+
+def test_no_two_rows_look_alike() -> None:
+    rows = [(one.spec, one.peer, one.part) for one in COMPARISONS]
+    assert len(rows) == len(set(rows))
+
+
+@pytest.mark.parametrize(
+    ("peer", "part"),
+    [
+        ("transformers", "T5 decoder"),
+        ("transformers", "T5 encoder"),
+        ("transformers", "MPT"),
+        ("transformers", "Marian"),
+        ("transformers", "Swin"),
+        ("transformers", "DeBERTa v2"),
+        ("transformers", "Qwen2-VL vision"),
+        ("x-transformers", "ALiBi, 8 heads"),
+        ("x-transformers", "T5, scale 1"),
+        ("rotary-embedding-torch", "axial"),
+    ],
+)
+def test_these_agree_at_every_place_within_the_tolerance_of_the_dtype(peer: str, part: str) -> None:
+    for (dtype, _), outcome in outcomes(peer, part).items():
+        assert outcome.status == "agrees"
+        assert outcome.difference is not None
+        assert outcome.difference <= TOLERANCE[getattr(torch, dtype)]
+
+
+@pytest.mark.parametrize(
+    ("peer", "part", "place", "which"),
+    [
+        ("transformers", "Llama", ("float32", 2**20), "far32"),
+        ("transformers", "Llama, .to(bfloat16)", ("bfloat16", 0), "bfloat16"),
+        ("transformers", "BLOOM", ("bfloat16", 65536), "far16"),
+        ("transformers", "Falcon", ("float32", 0), "float32"),
+        ("rotary-embedding-torch", "module in float32", ("bfloat16", 65536), "far16"),
+        ("rotary-embedding-torch", "after a bfloat16 call", ("float32", 0), "float32"),
+    ],
+)
+def test_where_these_differ_ours_is_the_one_that_follows_the_formula(
+    peer: str, part: str, place: tuple[str, int], which: str
+) -> None:
+    outcome = outcomes(peer, part)[place]
+    assert outcome.status == "differs"
+    assert outcome.ours_off is not None
+    assert outcome.theirs_off is not None
+    assert outcome.ours_off <= TOLERANCE[getattr(torch, place[0])] < outcome.theirs_off
+    comparison = pick(peer, part)
+    assert f"{{{which}}}" in comparison.why or f"{{theirs_{which}}}" in comparison.why
+    assert "{" not in paragraph(comparison, outcomes(peer, part).values())
+
+
+def test_the_exact_formulas_are_those_of_the_encodings_to_float32() -> None:
+    for start in STARTS:
+        place = Place(torch.float64, start)
+        for spec, formula in (
+            ("rotary", exact.rotary()),
+            ("rotary(layout='interleaved', fraction=0.5, base=500)", exact.rotary(500.0, 32, True)),
+        ):
+            torch.testing.assert_close(rotated(spec)(place), formula(place), rtol=1e-6, atol=1e-6)
+    assert exact.slopes(12).tolist() == pytest.approx(lw.ALiBi(12).slopes)
+    distance = torch.arange(500)
+    assert torch.equal(exact.t5_bucket(distance), lw.T5Bias(1).bucket(distance))
+
+
+def test_a_peer_is_imported_without_its_warnings() -> None:
+    assert module("x_transformers.x_transformers").AlibiPositionalBias is not None
