@@ -114,7 +114,7 @@ def test_cases_and_dims_are_those_that_are_checked() -> None:
 
     cases = [Case(batch=1, length=11, kv_heads=1), Case(batch=2, length=0)]
     assert check_encoding(lambda: Watches(heads=2), dims=dims, cases=cases, checks=["shapes_fit"]).failures == {}
-    assert seen == [(11,), (0,)]
+    assert seen[:2] == [(11,), (0,)]  # and one of cross-attention
 
 
 def test_a_report_is_plain_values_for_json() -> None:

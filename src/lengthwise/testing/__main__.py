@@ -5,19 +5,20 @@ from __future__ import annotations
 import sys
 
 from lengthwise.dims import Dims
-from lengthwise.testing import check_encoding, maker, registered
+from lengthwise.testing import Report, check_encoding, maker, registered
+from lengthwise.testing.suite import Which
 
 DIMS = Dims(dim=32, heads=4, head_dim=8, max_length=128)
 
 
-def main(names: list[str]) -> int:
+def main(names: list[str], checks: Which = "all") -> int:
     """Print a line for each encoding, then each failure; return the exit code."""
     makes = [maker(name, DIMS) for name in names] or registered(DIMS)
     width = max(len(make.label) for make in makes)
     print(f"{'encoding':<{width}}  checks  passed  failed  skipped  not claimed  seconds")
-    reports = []
+    reports: list[Report] = []
     for make in makes:
-        report = check_encoding(make, dims=DIMS, checks="all")
+        report = check_encoding(make, dims=DIMS, checks=checks)
         reports.append(report)
         counts = (len(report.results), len(report.passed), len(report.failures), len(report.skipped))
         row = "".join(f"{count:>{size}}" for count, size in zip(counts, (8, 8, 8, 9), strict=True))
