@@ -3,7 +3,9 @@
 from lengthwise.agreement import peer_rotary_embedding_torch as _rotary_embedding_torch
 from lengthwise.agreement import peer_transformers_biases as _biases
 from lengthwise.agreement import peer_transformers_logits as _logits
+from lengthwise.agreement import peer_transformers_masks as _masks
 from lengthwise.agreement import peer_transformers_rotations as _rotations
+from lengthwise.agreement import peer_transformers_speech as _speech
 from lengthwise.agreement import peer_transformers_tables as _tables
 from lengthwise.agreement import peer_transformers_vision as _vision
 from lengthwise.agreement import peer_x_transformers as _x_transformers
@@ -13,7 +15,9 @@ COMPARISONS: tuple[Comparison, ...] = (
     *_rotations.COMPARISONS,
     *_vision.COMPARISONS,
     *_biases.COMPARISONS,
+    *_masks.COMPARISONS,
     *_logits.COMPARISONS,
+    *_speech.COMPARISONS,
     *_tables.COMPARISONS,
     *_x_transformers.COMPARISONS,
     *_rotary_embedding_torch.COMPARISONS,

@@ -106,10 +106,12 @@ def page(results: Results, versions: dict[str, str | None]) -> str:
     """The whole page in Markdown."""
     installed = ", ".join(f"{peer} {found or 'not installed'}" for peer, found in versions.items())
     agreed = sum(all(outcome.status == "agrees" for outcome in outcomes) for _, outcomes in results)
+    near = [o.status for _, outcomes in results for o in outcomes if (o.dtype, o.start) == CELLS[0]]
     parts = [
         "# Who agrees with whom",
         "Written by `make docs` from what `lengthwise agree` measures; do not edit.",
-        f"Compared with {installed}. {agreed} of {len(results)} comparisons agree at all places.",
+        f"Compared with {installed}. {agreed} of {len(results)} comparisons agree at all places, "
+        f"{near.count('agrees')} of {len(near)} at positions 0 to {NEAR - 1} in float32.",
         how(),
         table(results),
         "## Where they do not agree",
