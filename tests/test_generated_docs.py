@@ -52,12 +52,21 @@ def test_the_index_links_to_every_encoding_and_names_every_pattern() -> None:
     assert all(f"`{name}(" in index for name in patterns)
 
 
+def test_every_disagreement_that_was_measured_is_explained_and_none_failed() -> None:
+    measured = (PAGES.parent / "agreement.md").read_text()
+    assert "*" in measured.split("## Where they do not agree")[0].split("|---")[1]
+    assert "why is open" not in measured
+    assert "Error: " not in measured
+    assert "failed |" not in measured
+    assert "missing |" not in measured
+
+
 def test_a_page_that_is_missing_changed_or_too_many_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "encodings"
     folder.mkdir()
     for path in PAGES.iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "agreement.md").write_text("measured")
+    (tmp_path / "agreement.md").write_text((PAGES.parent / "agreement.md").read_text())
     monkeypatch.setattr(write_docs, "DOCS", tmp_path)
     assert write_docs.stale() == []
     (folder / "rotary.md").write_text((folder / "rotary.md").read_text().replace("eq. 15", "eq. 51"))

@@ -81,6 +81,7 @@ class Agree:
 def _measured(chosen: Sequence[Comparison]) -> Results:
     """All comparisons, with progress on the error stream."""
     err = Console(file=sys.stderr, markup=False, highlight=False)
+    err.print(f"{len(chosen)} comparisons with {', '.join(dict.fromkeys(one.peer for one in chosen))}", soft_wrap=True)
     results: list[tuple[Comparison, Sequence[Outcome]]] = []
     with err.status("") as status:
         for place, comparison in enumerate(chosen, 1):
