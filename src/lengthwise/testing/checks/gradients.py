@@ -41,6 +41,8 @@ def backends_agree(subject: Subject) -> None:
         asked["a long sequence"] = subject.sequence(subject.fits(_LONG))
     for kv_heads in {subject.heads_of_keys(case) for case in subject.cases}:
         for what, positions in asked.items():
+            if positions.k_length > length and kv_heads != subject.heads_of_keys(subject.cases[0]):
+                continue  # the long one costs most, and once is enough
             expected = _run(subject, positions, kv_heads, "reference")
             for backend in (name for name in backends if name != "reference"):
                 try:
