@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from lengthwise.agreement import TOLERANCE, Comparison, measure, paragraph
-from lengthwise.agreement.comparison import difference, number
+from lengthwise.agreement.comparison import difference
 from lengthwise.agreement.ours import rotated
 from lengthwise.agreement.pages import as_rows, cells, paragraphs, table
 from lengthwise.agreement.place import Place, centred
+from lengthwise.agreement.wording import number
 
 
 def beside(theirs: Callable[[Place], Tensor], peer: str = "torch", **settings: object) -> Comparison:

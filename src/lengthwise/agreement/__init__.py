@@ -8,18 +8,23 @@ from lengthwise.agreement import peer_transformers_rotations as _rotations
 from lengthwise.agreement import peer_transformers_speech as _speech
 from lengthwise.agreement import peer_transformers_tables as _tables
 from lengthwise.agreement import peer_transformers_vision as _vision
-from lengthwise.agreement import peer_x_transformers as _x_transformers
-from lengthwise.agreement.comparison import TOLERANCE, Comparison, Outcome, measure, paragraph
+from lengthwise.agreement import peer_transformers_windows as _windows
+from lengthwise.agreement import peer_x_transformers_logits as _x_logits
+from lengthwise.agreement import peer_x_transformers_rotations as _x_rotations
+from lengthwise.agreement.comparison import TOLERANCE, Comparison, Outcome, measure
+from lengthwise.agreement.wording import paragraph
 
 COMPARISONS: tuple[Comparison, ...] = (
     *_rotations.COMPARISONS,
     *_vision.COMPARISONS,
+    *_windows.COMPARISONS,
     *_biases.COMPARISONS,
     *_masks.COMPARISONS,
     *_logits.COMPARISONS,
     *_speech.COMPARISONS,
     *_tables.COMPARISONS,
-    *_x_transformers.COMPARISONS,
+    *_x_rotations.COMPARISONS,
+    *_x_logits.COMPARISONS,
     *_rotary_embedding_torch.COMPARISONS,
 )
 """All of them, by peer."""

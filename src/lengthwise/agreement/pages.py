@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from lengthwise.agreement.comparison import TOLERANCE, Comparison, Outcome, number, paragraph
+from lengthwise.agreement.comparison import TOLERANCE, Comparison, Outcome
 from lengthwise.agreement.place import FAR, NEAR, STARTS
+from lengthwise.agreement.wording import number, paragraph
 from lengthwise.spec import parse
 
 Results = Sequence[tuple[Comparison, Sequence[Outcome]]]
@@ -109,7 +110,7 @@ def page(results: Results, versions: dict[str, str | None]) -> str:
     near = [o.status for _, outcomes in results for o in outcomes if (o.dtype, o.start) == CELLS[0]]
     parts = [
         "# Who agrees with whom",
-        "Written by `make docs` from what `lengthwise agree` measures; do not edit.",
+        "Measured by `lengthwise agree`; `make docs` writes `docs/agreement.md`.",
         f"Compared with {installed}. {agreed} of {len(results)} comparisons agree at all places, "
         f"{near.count('agrees')} of {len(near)} at positions 0 to {NEAR - 1} in float32.",
         how(),

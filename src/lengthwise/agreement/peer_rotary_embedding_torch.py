@@ -10,9 +10,8 @@ from torch import Tensor
 from lengthwise.agreement import exact
 from lengthwise.agreement.comparison import Comparison, Make
 from lengthwise.agreement.ours import rotated
-from lengthwise.agreement.peer_x_transformers import logits
 from lengthwise.agreement.peers import module
-from lengthwise.agreement.place import Place
+from lengthwise.agreement.place import Place, logits
 from lengthwise.positions import Positions
 
 PEER = "rotary-embedding-torch"

@@ -11,6 +11,8 @@ from lengthwise.positions import Positions
 
 NEAR, FAR = 128, 64
 """How many positions are compared from 0 on, and from a far one."""
+ROWS, COLUMNS = 6, 8
+"""Of a grid of patches."""
 STARTS = (0, 65536, 2**20)
 """First positions of a comparison."""
 
@@ -58,6 +60,12 @@ def grid(rows: int, columns: int, start: int = 0) -> Tensor:
     return torch.cartesian_prod(torch.arange(start, start + rows), torch.arange(start, start + columns))[None]
 
 
+def on_grid(start: int = 0, rows: int = ROWS, columns: int = COLUMNS) -> Positions:
+    """A grid of patches that all see each other."""
+    points = grid(rows, columns, start)
+    return Positions(points, points, causal=False)
+
+
 def centred(bias: Tensor) -> Tensor:
     """A causal bias less its value at each row's own position, float64; 0 for keys ahead: what a softmax can see.
 
@@ -66,3 +74,13 @@ def centred(bias: Tensor) -> Tensor:
     """
     wide = bias.double()
     return (wide - wide.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)).tril()
+
+
+def logits(turned: Tensor) -> Tensor:
+    """q·k / 8 of rotated queries and keys for keys not ahead, in float64: only their rotation is compared.
+
+    Args:
+        turned: `[2, 1, heads, length, 64]`.
+    """
+    q, k = turned.double()
+    return (q @ k.transpose(-1, -2)).tril() / 8
