@@ -67,6 +67,13 @@ def _xpos(place: Place) -> Tensor:
     return logits(torch.stack(rotary.rotate_queries_and_keys(*place.queries_and_keys())))
 
 
+def _xpos_cached(place: Place) -> Tensor:
+    """The last 64 queries of a sequence among all its keys, as with keys that wait in a cache unrotated."""
+    q, k = place.queries_and_keys()
+    q, k = _new(use_xpos=True).rotate_queries_with_cached_keys(q[:, :, -64:], k)
+    return (q.double() @ k.double().transpose(-1, -2)).tril(place.length - 64) / 8
+
+
 _SPEC = "rotary(layout='interleaved')"
 _AXIAL = "axial(base=10000, order=(0, 1))"
 _PLAIN = (
@@ -93,6 +100,12 @@ _OFFSET = (
 _SCALE = (
     "In bfloat16 the scale is rounded before it multiplies, and so are positions: logits differ by {bfloat16} "
     "within 128 positions, and by {float32} in float32."
+)
+_CACHED = (
+    "`rotate_queries_with_cached_keys` centres the scale of queries on half their own number and that of keys on half "
+    "theirs. Where there are fewer queries than keys the two centres differ, and a logit is off by a factor for each "
+    "pair of dims: for the last 64 queries of 128 tokens it is {float32} from ours in float32, {theirs_float32} from "
+    "the paper's formula; ours is {ours_float32} from it. Queries as many as keys agree."
 )
 
 
@@ -133,5 +146,16 @@ COMPARISONS = (
         exact.xpos_logits,
         starts=(0,),
         why=_SCALE,
+    ),
+    Comparison(
+        "xpos",
+        PEER,
+        "xPos, cached keys",
+        "q·k behind",
+        lambda place: logits(rotated("xpos")(place))[..., -64:, :],
+        _xpos_cached,
+        lambda place: exact.xpos_logits(place)[..., -64:, :],
+        starts=(0,),
+        why=_CACHED,
     ),
 )

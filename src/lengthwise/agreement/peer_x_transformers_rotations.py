@@ -61,10 +61,9 @@ _MIXED = (
 )
 _XPOS = (
     "The scale is centred on half the largest position seen, not on the tokens given. At positions from 0 on the "
-    "two agree in float32 ({float32}). Given far positions alone, as in a step of decoding, the factors of q and "
-    "k lose their digits, and at 2^20 they leave float32: the largest distance of the logits from the formula is "
-    "{theirs_far32}, of ours {ours_far32}. In bfloat16 `.to` casts frequencies, scales and positions too: "
-    "{bfloat16} at 0 to 127."
+    "two agree in float32 ({float32}). Given far positions alone, the factors of q and k lose their digits, and "
+    "at 2^20 they leave float32: the largest distance of the logits from the formula is {theirs_far32}, of ours "
+    "{ours_far32}. In bfloat16 `.to` casts frequencies, scales and positions too: {bfloat16} at 0 to 127."
 )
 _SINUSOIDS = (
     "Angles are formed in the dtype of the frequencies: in float32 the sums differ by {far32} at far positions, "
