@@ -47,6 +47,9 @@ def test_no_two_rows_look_alike() -> None:
         ("transformers", "Swin"),
         ("transformers", "DeBERTa v2"),
         ("transformers", "Qwen2-VL vision"),
+        ("transformers", "Wav2Vec2-BERT"),
+        ("transformers", "Wav2Vec2-BERT, relative"),
+        ("transformers", "window of 32"),
         ("x-transformers", "ALiBi, 8 heads"),
         ("x-transformers", "T5, scale 1"),
         ("rotary-embedding-torch", "axial"),
@@ -68,6 +71,8 @@ def test_these_agree_at_every_place_within_the_tolerance_of_the_dtype(peer: str,
         ("transformers", "Falcon", ("float32", 0), "float32"),
         ("rotary-embedding-torch", "module in float32", ("bfloat16", 65536), "far16"),
         ("rotary-embedding-torch", "after a bfloat16 call", ("float32", 0), "float32"),
+        ("rotary-embedding-torch", "xPos, cached keys", ("float32", 0), "float32"),
+        ("x-transformers", "xPos", ("float32", 65536), "far32"),
     ],
 )
 def test_where_these_differ_ours_is_the_one_that_follows_the_formula(
