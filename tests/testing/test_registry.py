@@ -14,7 +14,7 @@ SETTINGS = [
     "rotary(fraction=0.5, base=100)",
     "sinusoidal(variant='half')",
     "sinusoidal + t5",
-    "axial(axes=3, frequencies='alternating')",
+    "axial(axes=3, split=(2, 1, 1))",
     "liere(axes=1)",
     "liere(axes=3, generators=2)",
     "liere(block=4)",
