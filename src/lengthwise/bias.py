@@ -25,6 +25,14 @@ class Bias(ABC):
     def dense(self) -> Float[Tensor, "*batch heads q k"]:
         """All values, float32 (or float64) `[heads, q, k]`, or `[batch, heads, q, k]` from batched positions."""
 
+    @abstractmethod
+    def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
+        """Values of some queries and some keys only, as slices of both with a start and a stop."""
+
+    def rows(self, start: int, stop: int) -> Float[Tensor, "*batch heads rows k"]:
+        """Values of the queries `start` to `stop` only."""
+        return self.block(slice(start, stop), slice(None))
+
     def __add__(self, other: Bias) -> Bias:
         return SumBias(_terms(self) + _terms(other))
 
@@ -45,6 +53,11 @@ class DistanceBias(Bias):
         """All values; see `Bias.dense`."""
         values = self.of_distance(self.positions.distance())  # [heads, (batch,) q, k]
         return values.movedim(0, -3)
+
+    def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
+        """Values of some queries and keys; see `Bias.block`."""
+        q, k = self.positions.one_axis()
+        return self.of_distance(q[..., rows].unsqueeze(-1) - k[..., columns].unsqueeze(-2)).movedim(0, -3)
 
     def vector(self) -> Float[Tensor, "heads distances"]:
         """Values at all distances `-(k - 1) ... k - 1` of `k` keys; entry `k - 1` is distance 0.
@@ -78,7 +91,12 @@ class LowRankBias(Bias):
 
     def dense(self) -> Float[Tensor, "*batch heads q k"]:
         """All values; see `Bias.dense`."""
-        values = self.q_features @ self.k_features.transpose(-1, -2) + self.row_constant.unsqueeze(-1)
+        return self.block(slice(None), slice(None))
+
+    def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
+        """Values of some queries and keys; see `Bias.block`."""
+        products = self.q_features[..., rows, :] @ self.k_features[..., columns, :].transpose(-1, -2)
+        values = products + self.row_constant[..., rows].unsqueeze(-1)
         return values if self.dtype is None else values.to(self.dtype)
 
 
@@ -99,16 +117,16 @@ class PairBias(Bias):
 
     def dense(self) -> Float[Tensor, "*batch heads q k"]:
         """All values; see `Bias.dense`."""
-        return self.rows(0, self.positions.q_length)
+        return self.block(slice(None), slice(None))
 
-    def rows(self, start: int, stop: int) -> Float[Tensor, "*batch heads rows k"]:
-        """Values of the queries `start` to `stop` only."""
+    def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
+        """Values of some queries and keys; see `Bias.block`."""
         if self.axes == 1:
             q, k = self.positions.one_axis()
-            q, k = q[..., start:stop].unsqueeze(-1), k.unsqueeze(-2)
+            q, k = q[..., rows].unsqueeze(-1), k[..., columns].unsqueeze(-2)
         else:
             q, k = self.positions.several_axes(self.axes)
-            q, k = q[:, start:stop].unsqueeze(2), k.unsqueeze(1)  # [batch, q, 1, axes], [batch, 1, k, axes]
+            q, k = q[:, rows].unsqueeze(2), k[:, columns].unsqueeze(1)  # [batch, rows, 1, axes], [.., 1, columns, axes]
         return self.of_pair(q, k).movedim(0, -3)
 
 
@@ -132,6 +150,10 @@ class DenseBias(Bias):
         """All values; see `Bias.dense`."""
         return self.values
 
+    def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
+        """Values of some queries and keys; see `Bias.block`."""
+        return self.values[..., rows, columns]
+
 
 @dataclass(frozen=True, eq=False)
 class SumBias(Bias):
@@ -148,6 +170,13 @@ class SumBias(Bias):
         total = self.terms[0].dense()
         for term in self.terms[1:]:
             total = total + term.dense()
+        return total
+
+    def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
+        """Values of some queries and keys; see `Bias.block`."""
+        total = self.terms[0].block(rows, columns)
+        for term in self.terms[1:]:
+            total = total + term.block(rows, columns)
         return total
 
 

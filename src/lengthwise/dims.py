@@ -18,6 +18,8 @@ class Dims:
         layers: number of layers.
         max_length: longest sequence in tokens; only learned tables need it.
         kv_heads: number of key and value heads, for rotations that differ between heads; `heads` where not given.
+        trained_length: longest sequence in training, for an encoding whose settings follow it; `max_length` where not
+            given.
 
     Raises:
         InvalidArgument: a size is not a positive whole number, `heads` does not divide `dim` and `head_dim` was not
@@ -30,11 +32,12 @@ class Dims:
     layers: int = 1
     max_length: int = 1024
     kv_heads: int = 0
+    trained_length: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             size = getattr(self, field.name)
-            derived = field.name in ("head_dim", "kv_heads") and size == 0
+            derived = field.name in ("head_dim", "kv_heads", "trained_length") and size == 0
             if isinstance(size, bool) or not isinstance(size, int) or (size < 1 and not derived):
                 raise InvalidArgument(f"Dims.{field.name} must be a positive whole number, not {size!r}")
         if self.head_dim == 0:
@@ -44,6 +47,8 @@ class Dims:
                     "or give head_dim"
                 )
             object.__setattr__(self, "head_dim", self.dim // self.heads)
+        if self.trained_length == 0:
+            object.__setattr__(self, "trained_length", self.max_length)
         if self.kv_heads == 0:
             object.__setattr__(self, "kv_heads", self.heads)
         if self.heads % self.kv_heads:

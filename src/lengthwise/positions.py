@@ -283,6 +283,23 @@ class Positions:
         values["aligned"] = False
         return Positions(**values)
 
+    def part(self, rows: slice, columns: slice) -> Positions:
+        """Some queries and some keys only, each with the order in which it stands in the whole.
+
+        The promise `aligned` is withdrawn: the queries need not be the last keys any more.
+        """
+        q_order, k_order = self.orders() if self.causal or self.window is not None else (self.q_order, self.k_order)
+
+        def cut(part: Tensor | None, kept: slice) -> Tensor | None:
+            return None if part is None else part[:, kept] if part.dim() > 1 else part[kept]
+
+        values: dict[str, Any] = {name: getattr(self, name) for name in _SETTINGS}
+        tensors = (self.q, self.k, self.q_segment, self.k_segment, q_order, k_order)
+        for name, tensor, kept in zip(_TENSORS, tensors, (rows, columns) * 3, strict=True):
+            values[name] = cut(tensor, kept)
+        values["aligned"] = False
+        return Positions(**values)
+
     def for_rows(self, batch: int) -> Positions:
         """The same with positions of their own for each of `batch` rows, so that a map can tell rows apart."""
         if self.q.dim() != 1:

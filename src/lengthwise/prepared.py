@@ -56,6 +56,8 @@ class Prepared:
         if not self.readers:
             return self, state
         self.positions.check_tokens(hidden)
+        if state is not None and not (isinstance(state, tuple) and len(state) == len(self.readers)):
+            raise InvalidArgument("state is the tuple that Prepared.read returned for the tokens before, or None")
         states = [None] * len(self.readers) if state is None else list(state)
         read = replace(self, readers=())
         for place, reader in enumerate(self.readers):
@@ -163,9 +165,22 @@ def join(parts: Sequence[Prepared], positions: Positions) -> Prepared:
 
 def _at_own_positions(part: Prepared, positions: Positions) -> Logits | None:
     logits = part.logits
-    if logits is None or part.positions is positions:
-        return logits
-    return lambda q, k, _, scale: logits(q, k, part.positions, scale)
+    return logits if logits is None or part.positions is positions else _LogitsAt(logits, part.positions)
+
+
+@dataclass(frozen=True, eq=False)
+class _LogitsAt:
+    """Logits at positions of their own, whichever they are asked for."""
+
+    logits: Logits
+    positions: Positions
+
+    def __call__(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
+        return self.logits(q, k, self.positions, scale)
+
+    def part(self, rows: slice, columns: slice) -> Logits:
+        own = getattr(self.logits, "part", None)
+        return _LogitsAt(self.logits if own is None else own(rows, columns), self.positions.part(rows, columns))
 
 
 def _check_module(encoding: object) -> None:

@@ -59,7 +59,10 @@ class ComputesLogits(Protocol):
 
 
 Logits = Callable[[Tensor, Tensor, Positions, float], Tensor]
-"""What computes whole logits: from q, k, positions and scale to `[batch, heads, q, k]`."""
+"""What computes whole logits: from q, k, positions and scale to `[batch, heads, q, k]`.
+
+One that keeps something of all queries and keys has a method `part(rows, columns) -> Logits` for some of them.
+"""
 
 
 @runtime_checkable

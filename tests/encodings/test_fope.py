@@ -27,7 +27,7 @@ def plain(encoding: FoPE) -> FoPE:
 
 
 def test_pairs_are_turned_by_the_mixtures_of_their_head(close: Close) -> None:
-    encoding, x = FoPE(kv_heads=2, head_dim=16, max_length=100), normal(1, 4, 9, 16)
+    encoding, x = FoPE(kv_heads=2, head_dim=16, trained_length=100), normal(1, 4, 9, 16)
     kept = [10000 ** (-2 * m / 16) for m in range(8) if 10000 ** (-2 * m / 16) >= 2 * math.pi / 100]
     assert len(kept) == 3
     cos_mix, sin_mix = encoding.cos_mix.tolist(), encoding.sin_mix.tolist()
@@ -44,22 +44,22 @@ def test_pairs_are_turned_by_the_mixtures_of_their_head(close: Close) -> None:
 
 def test_pairs_past_the_outputs_are_left_alone_and_never_doubled() -> None:
     x = normal(1, 2, 9, 16)
-    out = FoPE(kv_heads=2, head_dim=16, max_length=100).rotation(Positions.sequence(9)).q(x)
+    out = FoPE(kv_heads=2, head_dim=16, trained_length=100).rotation(Positions.sequence(9)).q(x)
     for half in (slice(3, 8), slice(11, 16)):
         assert torch.equal(out[..., half], x[..., half])
 
 
-@pytest.mark.parametrize(("max_length", "kept"), [(7, 1), (62, 4), (63, 5), (512, 8), (10**6, 16)])
-def test_frequencies_that_come_full_circle_within_the_trained_length_are_kept(max_length: int, kept: int) -> None:
+@pytest.mark.parametrize(("trained_length", "kept"), [(7, 1), (62, 4), (63, 5), (512, 8), (10**6, 16)])
+def test_frequencies_that_come_full_circle_within_the_trained_length_are_kept(trained_length: int, kept: int) -> None:
     # 32 dims: theta_4 is 0.1, which comes full circle after 62.8 positions.
-    encoding = FoPE(kv_heads=1, head_dim=32, max_length=max_length)
+    encoding = FoPE(kv_heads=1, head_dim=32, trained_length=trained_length)
     assert len(encoding.frequencies) == kept
-    assert min(encoding.frequencies) * max_length >= 2 * math.pi
+    assert min(encoding.frequencies) * trained_length >= 2 * math.pi
     assert encoding.outputs == min(kept, 8)
 
 
 def test_with_identities_it_is_rope_whose_low_frequencies_are_zero(close: Close) -> None:
-    encoding = plain(FoPE(kv_heads=1, head_dim=16, max_length=100, outputs=3))
+    encoding = plain(FoPE(kv_heads=1, head_dim=16, trained_length=100, outputs=3))
     x, positions = normal(1, 2, 20, 16), Positions.sequence(20)
     rope = lw.Rotary(16).rotation(positions).q(x)
     turned = [0, 1, 2, 8, 9, 10]
@@ -70,7 +70,7 @@ def test_with_identities_it_is_rope_whose_low_frequencies_are_zero(close: Close)
 
 def test_mixtures_start_as_the_identity_plus_xavier_noise_of_the_gain() -> None:
     torch.manual_seed(0)
-    encoding = FoPE(kv_heads=16, head_dim=128, max_length=10**5, gain=0.4)
+    encoding = FoPE(kv_heads=16, head_dim=128, trained_length=10**5, gain=0.4)
     for mix in (encoding.cos_mix, encoding.sin_mix):
         kept, outputs = mix.shape[1:]
         assert outputs == 32
@@ -84,7 +84,7 @@ def test_mixtures_start_as_the_identity_plus_xavier_noise_of_the_gain() -> None:
 
 def test_logits_know_where_they_are_and_norms_change() -> None:
     torch.manual_seed(0)
-    encoding, x = FoPE(kv_heads=1, head_dim=16, max_length=1000), normal(1, 1, 1, 16)
+    encoding, x = FoPE(kv_heads=1, head_dim=16, trained_length=1000), normal(1, 1, 1, 16)
 
     def logit(i: int, j: int) -> float:
         rotation = encoding.rotation(Positions(torch.tensor([i]), torch.tensor([j])))
@@ -142,7 +142,7 @@ def test_gradients_of_a_float64_module_are_exact() -> None:
     [
         ({"kv_heads": 0}, "FoPE needs at least 1 key head, not 0"),
         ({"head_dim": 7}, "head_dim must be even, at least 4, not 7"),
-        ({"max_length": 6}, "max_length 6 keeps no frequency"),
+        ({"trained_length": 6}, "trained_length 6 keeps no frequency"),
         ({"base": 0.0}, "base must be above 0 and gain at least 0, not 0.0 and 0.3"),
         ({"gain": -1.0}, "and -1.0"),
         ({"outputs": 4}, "outputs must be from 1 to the 3 frequencies that are kept, not 4"),
@@ -151,4 +151,4 @@ def test_gradients_of_a_float64_module_are_exact() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
-        FoPE(**{"kv_heads": 2, "head_dim": 16, "max_length": 100} | settings)
+        FoPE(**{"kv_heads": 2, "head_dim": 16, "trained_length": 100} | settings)

@@ -85,7 +85,7 @@ class Toeplitz:
             width = max(q.shape[-1], v.shape[-1])  # the kernel knows one width only
             parts = (pad(x, (0, width - x.shape[-1])) if x.shape[-1] != width else x for x in (q, k, v))
             mask = values if q.dtype == torch.float64 else values.float()
-            out = _attend(*parts, mask, *segments, request.scale, positions.causal, window)[0]
+            out = by_distance(*parts, mask, *segments, request.scale, positions.causal, window)[0]
             return out[..., : v.shape[-1]]
 
         return run
@@ -101,7 +101,7 @@ def _terms(bias: Bias | None) -> tuple[Bias, ...]:
 
 
 @torch.library.custom_op("lengthwise::toeplitz", mutates_args=(), schema=f"({_ARGUMENTS}) -> (Tensor, Tensor)")
-def _attend(
+def by_distance(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -123,7 +123,7 @@ def _attend(
     return out, lse
 
 
-@_attend.register_fake
+@by_distance.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(q, memory_format=torch.contiguous_format), q.new_empty(
         q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32)
@@ -182,7 +182,7 @@ def _gradients(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None,
     return dq, dk, dv, dvalues if ctx.learned else None, None, None, None, None, None
 
 
-_attend.register_autograd(_gradients, setup_context=_keep)
+by_distance.register_autograd(_gradients, setup_context=_keep)
 
 
 def _blocks(

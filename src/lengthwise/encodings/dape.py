@@ -11,6 +11,8 @@ then depends on how long the pass is, and decoding is not one pass; it is not of
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -23,7 +25,7 @@ from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, prepare
-from lengthwise.sites import axes, claims, direction, sites
+from lengthwise.sites import Logits, axes, claims, direction, sites
 
 
 @encodings.register("dape")
@@ -79,7 +81,7 @@ class DAPE(nn.Module):
     def prepare(self, positions: Positions, *, generator: torch.Generator | None, training: bool) -> Prepared:
         """The bias inside once, at positions that its encoding may map; then logits for any queries and keys."""
         inner = prepare(self.encoding, positions, generator=generator, training=training)
-        return Prepared(inner.positions, logits=lambda q, k, _, scale: self._logits(q, k, inner.bias, scale))
+        return Prepared(inner.positions, logits=_Adapted(self._logits, inner.bias))
 
     def attention_logits(
         self,
@@ -89,13 +91,13 @@ class DAPE(nn.Module):
         scale: float,
     ) -> Float[Tensor, "batch heads q k"]:
         """Logits of all pairs, float32 or wider, before any mask."""
-        return self._logits(q, k, prepare(self.encoding, positions).bias, scale)
+        return self._logits(q, k, _all(prepare(self.encoding, positions).bias), scale)
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"heads={self.heads}, hidden={self.hidden}"
 
-    def _logits(self, q: Tensor, k: Tensor, bias: Bias | None, scale: float) -> Tensor:
+    def _logits(self, q: Tensor, k: Tensor, bias: Tensor | None, scale: float) -> Tensor:
         if q.shape[1] != self.heads:
             raise InvalidArgument(f"DAPE was made for {self.heads} query heads, and q has {q.shape[1]}")
         wide = torch.promote_types(q.dtype, torch.float32)
@@ -105,7 +107,7 @@ class DAPE(nn.Module):
             weight = self.first_weight.to(wide)
             hidden = torch.einsum("oh,bhqk->boqk", weight[:, : self.heads], out)
             if bias is not None:
-                dense = bias.dense().to(wide)
+                dense = bias.to(wide)
                 dense = dense if dense.dim() == 4 else dense.unsqueeze(0)  # [1 or batch, heads, q, k]
                 # A bias that bars a pair does so still, and is no number for the network.
                 told = dense.masked_fill(dense == float("-inf"), 0.0)
@@ -114,3 +116,25 @@ class DAPE(nn.Module):
             hidden = leaky_relu(hidden + self.first_bias.to(wide)[:, None, None], negative_slope=0.01)
             bent = torch.einsum("ho,boqk->bhqk", self.second_weight.to(wide), hidden)
             return out + bent + self.second_bias.to(wide)[:, None, None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Adapted:
+    """Logits with the bias of the pairs that are asked for."""
+
+    logits: Callable[[Tensor, Tensor, Tensor | None, float], Tensor]
+    bias: Bias | None
+    rows: slice | None = None  # None: all
+    columns: slice | None = None
+
+    def __call__(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
+        if self.bias is None:
+            return self.logits(q, k, None, scale)
+        return self.logits(q, k, self.bias.block(self.rows or slice(None), self.columns or slice(None)), scale)
+
+    def part(self, rows: slice, columns: slice) -> Logits:
+        return _Adapted(self.logits, self.bias, rows, columns)
+
+
+def _all(bias: Bias | None) -> Tensor | None:
+    return None if bias is None else bias.dense()

@@ -1,6 +1,6 @@
 """FoPE: each pair is turned by a mixture of frequencies (Hua et al. 2024, 2412.17739, id UNVERIFIED).
 
-    cos'_h(p) = cos(p w) C_h,   sin'_h(p) = sin(p w) S_h,   w = the theta_m that are at least 2 pi / max_length
+    cos'_h(p) = cos(p w) C_h,   sin'_h(p) = sin(p w) S_h,   w = the theta_m that are at least 2 pi / trained_length
 
 Frequencies of RoPE that have not come full circle within the trained length are taken for zero and left out; the n
 that are kept are mixed by the matrices C and S of each head into those of at most head_dim / 4 pairs, and the other
@@ -11,7 +11,7 @@ trained, and are saved with the model.
 The published code fills up the other pairs with 1 for cosine and sine both, so that (x1, x2) becomes (x1 - x2,
 x2 + x1): turned by 45 degrees and longer, with twice the dot product. That is a defect; here the sine is 0, as in
 vLLM. vLLM also has as many outputs as frequencies (`outputs`), and leaves out a frequency of exactly 2 pi /
-max_length.
+trained_length.
 
 A logit depends on both positions, not on their distance, as soon as C or S is not the identity, and norms change.
 """
@@ -38,7 +38,7 @@ class FoPE(nn.Module):
     Args:
         kv_heads: number of key heads; query heads that share one share its mixtures.
         head_dim: width of one head, even; the two halves of a head make the pairs.
-        max_length: length on which the model is trained, which decides the frequencies that are kept.
+        trained_length: length on which the model is trained, which decides the frequencies that are kept.
         base: ratio that sets the lowest frequency.
         gain: size of the random part of the mixtures.
         outputs: pairs that are turned; where None the smaller of head_dim / 4 and the number of frequencies.
@@ -49,7 +49,7 @@ class FoPE(nn.Module):
 
     Example:
         >>> import torch, lengthwise as lw
-        >>> encoding = lw.FoPE(kv_heads=2, head_dim=16, max_length=512)
+        >>> encoding = lw.FoPE(kv_heads=2, head_dim=16, trained_length=512)
         >>> encoding.cos_mix.shape  # key heads, frequencies, pairs
         torch.Size([2, 4, 4])
     """
@@ -62,7 +62,7 @@ class FoPE(nn.Module):
         self,
         kv_heads: int,
         head_dim: int,
-        max_length: int,
+        trained_length: int,
         base: float = 10000.0,
         gain: float = 0.3,
         outputs: int | None = None,
@@ -75,12 +75,12 @@ class FoPE(nn.Module):
             raise InvalidArgument(f"FoPE turns pairs of dims: head_dim must be even, at least 4, not {head_dim}")
         if not base > 0 or not gain >= 0:
             raise InvalidArgument(f"base must be above 0 and gain at least 0, not {base} and {gain}")
-        self.kv_heads, self.head_dim, self.max_length = kv_heads, head_dim, max_length
+        self.kv_heads, self.head_dim, self.trained_length = kv_heads, head_dim, trained_length
         self.base, self.gain, self.learned = float(base), float(gain), learned
         if not self.frequencies:
             raise InvalidArgument(
-                f"max_length {max_length} keeps no frequency, since none comes full circle within it: at least 7 is "
-                "needed, the length on which the model is trained"
+                f"trained_length {trained_length} keeps no frequency, since none comes full circle within it: at least "
+                "7 is needed"
             )
         most = len(self.frequencies)
         self.outputs = min(most, head_dim // 4) if outputs is None else outputs
@@ -104,7 +104,7 @@ class FoPE(nn.Module):
     def frequencies(self) -> list[float]:
         """Frequencies that are kept, from the highest on."""
         each = (self.base ** (-2 * m / self.head_dim) for m in range(self.head_dim // 2))
-        return [theta for theta in each if theta * self.max_length >= 2 * math.pi]
+        return [theta for theta in each if theta * self.trained_length >= 2 * math.pi]
 
     def rotation(self, positions: Positions) -> Rotation:
         """Mixed cosines and sines at `positions`, each head with its own."""
@@ -116,8 +116,8 @@ class FoPE(nn.Module):
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return (
-            f"kv_heads={self.kv_heads}, head_dim={self.head_dim}, max_length={self.max_length}, base={self.base:g}, "
-            f"gain={self.gain:g}, outputs={self.outputs}, learned={self.learned}"
+            f"kv_heads={self.kv_heads}, head_dim={self.head_dim}, trained_length={self.trained_length}, "
+            f"base={self.base:g}, gain={self.gain:g}, outputs={self.outputs}, learned={self.learned}"
         )
 
     def _tables(self, place: Tensor) -> tuple[Tensor, Tensor]:

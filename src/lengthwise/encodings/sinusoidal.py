@@ -45,7 +45,8 @@ class Sinusoidal(nn.Module):
     def __init__(self, dim: int, base: float = 10000.0, variant: Variant = "interleaved") -> None:
         super().__init__()
         check_sinusoids(dim, base, variant)
-        self.dim, self.base, self.variant = dim, float(base), variant
+        self.dim, self.base = dim, float(base)
+        self.variant: Variant = variant
 
     def embed_positions(
         self, x: Float[Tensor, "batch length dim"], positions: Positions

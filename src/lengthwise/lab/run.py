@@ -147,7 +147,8 @@ def make_model(experiment: Experiment, task: Task) -> Decoder:
             f"the task has {len(task.vocabulary)} tokens and the model's vocabulary {config.vocabulary}: "
             "leave ModelConfig.vocabulary at 0"
         )
-    dims = config.dims(max_length=rows_needed(experiment, task))
+    trained = max(1, task.tokens_at(experiment.train_length) - 1)
+    dims = config.dims(rows_needed(experiment, task), trained)
     torch.manual_seed(experiment.seed + 1)
     encoding: nn.Module | list[nn.Module] = build(experiment.encoding, dims)
     if not getattr(encoding, "shared", True):

@@ -67,9 +67,9 @@ class ModelConfig:
         """Width of one head."""
         return self.dim // self.heads
 
-    def dims(self, max_length: int = 1024) -> Dims:
+    def dims(self, max_length: int = 1024, trained_length: int = 0) -> Dims:
         """The sizes that an encoding may need, for `lengthwise.build`."""
-        return Dims(self.dim, self.heads, self.head_dim, self.layers, max_length, self.kv_heads)
+        return Dims(self.dim, self.heads, self.head_dim, self.layers, max_length, self.kv_heads, trained_length)
 
     def for_vocabulary(self, size: int) -> ModelConfig:
         """The same model with `size` token ids, where the number was left to the task."""

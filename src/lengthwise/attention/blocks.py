@@ -1,0 +1,117 @@
+"""Attention a block of queries at a time, for whatever has no structure: memory of length times block.
+
+Each block sees the keys that causality leaves it, forms its own part of the bias or of whole logits, and forgets them:
+where gradients are needed they are formed again in the backward pass (`torch.utils.checkpoint`). What fits into one
+block is kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from lengthwise.attention.request import Request, Run, backends
+from lengthwise.precision import autocasts
+
+_PAIRS = 2**21
+"""Pairs of one head's queries and keys, times heads and batch, that a block holds at most."""
+
+
+class Blocks:
+    """A block of queries at a time, formed again for the backward pass."""
+
+    def refuses(self, request: Request) -> str | None:
+        """Only what a compiler would have to unroll, and dropout."""
+        if torch.compiler.is_compiling():
+            return "a compiler would unroll the loop over blocks, anew for each length"
+        if request.logits is not None and not (inspect.ismethod(request.logits) or hasattr(request.logits, "part")):
+            return "what hidden states decided of whole logits can't be parted"
+        if request.dropout:
+            return "what dropout drew in a block would be drawn anew in its backward pass"
+        return None
+
+    def cost(self, request: Request) -> float:
+        """Above every road that knows a structure; below a dense bias of more than a block."""
+        pairs = request.batch * request.heads * request.q_length * request.k_length
+        return 3.5 if pairs > _PAIRS else 8.0
+
+    def plan(self, request: Request) -> Run:
+        """Nothing is formed before the call."""
+        return _blockwise(request)
+
+
+backends.register("blocks")(Blocks())
+
+
+def _blockwise(request: Request) -> Run:
+    queries, keys = request.q_length, request.k_length
+    positions = request.positions
+    falls = positions.causal and positions.q_order is None and positions.k_order is None
+    rows = max(1, min(queries, _PAIRS // (request.batch * request.heads * keys)))
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if autocasts(q.device.type) and q.dtype != torch.float64:
+            q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
+        outs: list[Tensor] = []
+        for start in range(0, queries, rows):
+            stop = min(start + rows, queries)
+            last = keys - queries + stop if falls else keys  # the key of the last query of the block
+            block = _attention_of(request, slice(start, stop), slice(0, last))
+            given = q[:, :, start:stop], k[:, :, :last], v[:, :, :last]
+            if torch.is_grad_enabled() and rows < queries:
+                outs.append(cast(Tensor, checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False)))
+            else:
+                outs.append(block(*given))
+        return torch.cat(outs, dim=2)
+
+    return run
+
+
+def _attention_of(request: Request, rows: slice, columns: slice) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def block(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with torch.autocast(q.device.type, enabled=False):
+            return _attend(request, rows, columns, q, k, v)
+
+    return block
+
+
+def _attend(request: Request, rows: slice, columns: slice, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    positions = request.positions.part(rows, columns)
+    visible = positions.visible()
+    if visible is not None:
+        visible = visible if visible.dim() == 2 else visible.unsqueeze(1)  # [batch, 1, rows, columns]
+    bias = None if request.bias is None else request.bias.block(rows, columns)
+    if request.logits is None and (bias is None or not bias.requires_grad):
+        mask = visible
+        if bias is not None:
+            mask = bias if visible is None else bias.masked_fill(~visible, float("-inf"))
+            mask = mask if mask.dim() == 4 else mask.unsqueeze(0)
+            kept = q.device.type == "cpu" and q.dtype != torch.float64
+            mask = mask if kept else mask.to(q.dtype).clamp(min=torch.finfo(q.dtype).min)
+        return scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, scale=request.scale, enable_gqa=request.heads != request.kv_heads
+        )
+    group, wide = request.heads // request.kv_heads, torch.promote_types(q.dtype, torch.float32)
+    k, v = (x if group == 1 else x.repeat_interleave(group, dim=1) for x in (k, v))
+    if request.logits is None:
+        logits = torch.matmul(q.to(wide) * request.scale, k.to(wide).transpose(-1, -2))
+    else:
+        part = getattr(request.logits, "part", None)
+        compute = request.logits if part is None else part(rows, columns)
+        logits = compute(q, k, positions, request.scale).to(wide)
+    if bias is not None:
+        logits = logits + bias
+    if visible is not None:
+        logits = logits.masked_fill(~visible, float("-inf"))
+    if request.normalizes:  # the logits are logarithms of the weights
+        weights = logits.exp()
+    else:
+        some = (logits > float("-inf")).any(dim=-1, keepdim=True)
+        weights = logits.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
+    return torch.matmul(weights, v.to(wide)).to(q.dtype)
