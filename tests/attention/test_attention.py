@@ -177,7 +177,7 @@ class WrongShape(nn.Module):
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2])
-def test_an_encoding_that_computes_whole_logits_runs_on_the_reference_alone(kv_heads: int) -> None:
+def test_an_encoding_that_computes_whole_logits_runs_where_they_can_be_given(kv_heads: int) -> None:
     q, k, v = (x.detach() for x in tensors(kv_heads=kv_heads))
     out = lw.attention(q, k, v, ClipDistance())
     bias = -(Positions.sequence(6).distance() > 1).float().expand(4, 6, 6)
@@ -240,7 +240,7 @@ def test_explain_tells_every_backend_with_its_reason_and_runs_none(picky: list[s
     text = str(answer).splitlines()
     assert len(text) == len(backends)
     assert [line for line in text if line.startswith("-> ")] == ["-> sdpa       can run, cost about 4"]
-    assert lw.explain_attention(q, k, v, ClipDistance()).chosen == "reference"
+    assert lw.explain_attention(q, k, v, ClipDistance()).chosen == "blocks"
     assert picky == []
 
 
@@ -482,3 +482,19 @@ def test_a_row_whose_visible_keys_all_have_a_bias_of_minus_infinity_gives_zeros(
     out.sum().backward()
     assert q.grad is not None
     assert q.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("length", [6, 300])
+@pytest.mark.parametrize("heads", [1, 2, 8])
+def test_a_bias_of_another_number_of_heads_is_refused_by_every_backend(length: int, heads: int) -> None:
+    q = torch.zeros(1, 4, length, 8)
+    features = torch.zeros(heads, length, 1)
+    low_rank = lw.LowRankBias(features, features, features[..., 0])
+    distance = lw.ALiBi(heads).logit_bias(Positions.sequence(length))
+    for bias in (low_rank, distance, lw.DenseBias(torch.zeros(heads, length, length)), distance + low_rank):
+        for name in backends:
+            try:
+                with pytest.raises(InvalidArgument, match="the bias is of"):
+                    lw.attend(q, q, q, bias, backend=name)
+            except BackendRefused:
+                continue

@@ -17,6 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from lengthwise.attention.request import Request, Run, backends
+from lengthwise.errors import InvalidArgument
 from lengthwise.precision import autocasts
 
 _PAIRS = 2**21
@@ -86,12 +87,12 @@ def _attend(request: Request, rows: slice, columns: slice, q: Tensor, k: Tensor,
     visible = positions.visible()
     if visible is not None:
         visible = visible if visible.dim() == 2 else visible.unsqueeze(1)  # [batch, 1, rows, columns]
-    bias = None if request.bias is None else request.bias.block(rows, columns)
+    queries, keys = q.shape[2], k.shape[2]
+    bias = None if request.bias is None else request.checked(request.bias.block(rows, columns), queries, keys)
     if request.logits is None and (bias is None or not bias.requires_grad):
         mask = visible
         if bias is not None:
             mask = bias if visible is None else bias.masked_fill(~visible, float("-inf"))
-            mask = mask if mask.dim() == 4 else mask.unsqueeze(0)
             kept = q.device.type == "cpu" and q.dtype != torch.float64
             mask = mask if kept else mask.to(q.dtype).clamp(min=torch.finfo(q.dtype).min)
         return scaled_dot_product_attention(
@@ -105,6 +106,9 @@ def _attend(request: Request, rows: slice, columns: slice, q: Tensor, k: Tensor,
         part = getattr(request.logits, "part", None)
         compute = request.logits if part is None else part(rows, columns)
         logits = compute(q, k, positions, request.scale).to(wide)
+        expected = (request.batch, request.heads, queries, keys)
+        if logits.shape != expected:
+            raise InvalidArgument(f"attention_logits returned {list(logits.shape)}, and not {list(expected)}")
     if bias is not None:
         logits = logits + bias
     if visible is not None:

@@ -18,6 +18,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.attention.toeplitz import by_distance
 from lengthwise.bias import LowRankBias
+from lengthwise.errors import InvalidArgument
 from lengthwise.precision import autocasts
 
 _ROWS = 4096
@@ -57,6 +58,10 @@ class LowRank:
     def plan(self, request: Request) -> Run:
         """Centre the features; the rest needs queries and keys."""
         bias = cast(LowRankBias, request.bias)
+        if bias.q_features.shape[-3] != request.heads:
+            raise InvalidArgument(
+                f"the bias is of {bias.q_features.shape[-3]} heads, and this attention has {request.heads} query heads"
+            )
         q_features, k_features = (_batched(x, request.batch) for x in (bias.q_features, bias.k_features))
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -134,14 +134,21 @@ class Request:
         """
         if self.bias is None:
             return None
-        dense = self.bias.dense()
-        dense = dense.unsqueeze(0) if dense.dim() == 3 else dense
-        if dense.shape[1:] != (self.heads, self.q_length, self.k_length) or dense.shape[0] not in (1, self.batch):
+        return self.checked(self.bias.dense(), self.q_length, self.k_length)
+
+    def checked(self, values: Tensor, queries: int, keys: int) -> Float[Tensor, "#batch heads q k"]:
+        """Values of a bias for so many queries and keys, with a batch in front.
+
+        Raises:
+            InvalidArgument: values of another shape, which would broadcast in silence.
+        """
+        values = values.unsqueeze(0) if values.dim() == 3 else values
+        if values.shape[1:] != (self.heads, queries, keys) or values.shape[0] not in (1, self.batch):
             raise InvalidArgument(
-                f"the bias is of shape {list(dense.shape)}, and this attention needs [1 or {self.batch}, {self.heads} "
-                f"query heads, {self.q_length} queries, {self.k_length} keys]"
+                f"the bias is of shape {list(values.shape)}, and this attention needs [1 or {self.batch}, {self.heads} "
+                f"query heads, {queries} queries, {keys} keys]"
             )
-        return dense
+        return values
 
 
 class Backend(Protocol):

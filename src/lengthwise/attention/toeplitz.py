@@ -25,6 +25,7 @@ from torch.nn.functional import pad
 
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.bias import Bias, DistanceBias, SumBias
+from lengthwise.errors import InvalidArgument
 from lengthwise.precision import autocasts
 
 _ROWS = 256
@@ -67,6 +68,11 @@ class Toeplitz:
         """Form the vector; differentiable in what the bias has learned."""
         positions, keys = request.positions, request.k_length
         vectors = [cast(DistanceBias, term).vector() for term in _terms(request.bias)]
+        for vector in vectors:
+            if vector.shape != (request.heads, max(2 * keys - 1, 0)):
+                raise InvalidArgument(
+                    f"the bias is of {vector.shape[0]} heads, and this attention has {request.heads} query heads"
+                )
         none = torch.zeros(1, max(2 * keys - 1, 0), device=positions.device)
         values = functools.reduce(operator.add, vectors, none).expand(request.heads, -1)  # [heads, 2k - 1]
         distance = torch.arange(1 - keys, keys, device=values.device)
