@@ -43,12 +43,7 @@ class PositionsInItsDtype(nn.Module):
         return x + torch.cat((turned.sin(), turned.cos()), dim=-1).to(x.dtype)
 
 
-@broken(
-    "key-only ALiBi in bfloat16: the last keys share one bias",
-    "positions_told_apart",
-    "finite_far",
-    "structure_equals_dense",
-)
+@broken("key-only ALiBi in bfloat16: the last keys share one bias", "positions_told_apart", "finite_far")
 class NarrowKeyBias(nn.Module):
     """Slope times key position, cast before the distance is formed."""
 
@@ -127,7 +122,7 @@ class NarrowDistances(nn.Module):
         return (q @ k.transpose(-1, -2)).to(q.dtype) * scale - distance / 4
 
 
-@broken("positions in float16 overflow, and infinity less infinity is NaN", "finite_far", "structure_equals_dense")
+@broken("positions in float16 overflow, and infinity less infinity is NaN", "finite_far")
 class OverflowingBias(nn.Module):
     """Distances of positions in float16."""
 
