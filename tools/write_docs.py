@@ -63,11 +63,12 @@ def facts(name: str) -> str:
     about = inspect.getdoc(made) or ""
     module = inspect.getdoc(sys.modules[made.__module__]) or ""
     trained = sum(parameter.numel() for parameter in encoding.parameters() if parameter.requires_grad)
+    turns = "rotation" in sites(encoding) or cached_keys(encoding) != "rotated"
     rows = [
         ("acts on", ", ".join(WORDS[site] for site in sites(encoding)) or "nothing"),
         ("direction", DIRECTION[direction(encoding)]),
         ("positions", f"{getattr(encoding, 'axes', 1)} {'axis' if getattr(encoding, 'axes', 1) == 1 else 'axes'}"),
-        ("cache", CACHE[cached_keys(encoding)]),
+        *([("cache", CACHE[cached_keys(encoding)])] if turns else []),
         ("largest position", _largest(encoding)),
         ("parameters", f"`{parameters(made)}`"),
         ("trained numbers", f"{trained} at dim {DIMS.dim}, {DIMS.heads} heads"),

@@ -62,7 +62,7 @@ def how() -> str:
     return (
         f"A number is the largest |a - b| / max(1, |a|, |b|) of ours and theirs: at positions 0 to {NEAR - 1}, and at "
         f"{FAR} positions from 65,536 (2^16) and from 1,048,576 (2^20). A star: above the tolerance, {allowed}. Inputs "
-        "are the same bfloat16 numbers in [-1, 1] in both dtypes. An empty field: the peer can't be asked there."
+        "are the same bfloat16 numbers in [-1, 1] in both dtypes. An empty field: not asked there."
     )
 
 
