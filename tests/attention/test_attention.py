@@ -498,3 +498,21 @@ def test_a_bias_of_another_number_of_heads_is_refused_by_every_backend(length: i
                     lw.attend(q, q, q, bias, backend=name)
             except BackendRefused:
                 continue
+
+
+@pytest.mark.parametrize("length", [6, 300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_bias_in_float64_serves_narrower_queries_on_every_backend(
+    length: int, dtype: torch.dtype, learned: bool
+) -> None:
+    q = torch.randn(1, 4, length, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
+    values = torch.randn(4, 2 * length, generator=torch.Generator().manual_seed(1)).double().requires_grad_(learned)
+    bias = lw.DistanceBias(lambda distance: values[:, distance.abs()], Positions.sequence(length))
+    right = lw.attend(q, q, q, bias, backend="reference")
+    for name in ("sdpa", "toeplitz", "blocks", "auto"):
+        out = lw.attend(q, q, q, bias, backend=name)
+        assert out.dtype == dtype
+        torch.testing.assert_close(
+            out, right, rtol=1e-5 if dtype == torch.float32 else 0.02, atol=1e-5 if dtype == torch.float32 else 0.02
+        )

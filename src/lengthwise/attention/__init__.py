@@ -1,7 +1,6 @@
 """Attention with any encoding: the call, the plan behind it, and the backends."""
 
 from lengthwise.attention import blocks as blocks
-from lengthwise.attention import low_rank as low_rank
 from lengthwise.attention import reference as reference
 from lengthwise.attention import sdpa as sdpa
 from lengthwise.attention import toeplitz as toeplitz

@@ -94,7 +94,7 @@ def _attend(request: Request, rows: slice, columns: slice, q: Tensor, k: Tensor,
         if bias is not None:
             mask = bias if visible is None else bias.masked_fill(~visible, float("-inf"))
             kept = q.device.type == "cpu" and q.dtype != torch.float64
-            mask = mask if kept else mask.to(q.dtype).clamp(min=torch.finfo(q.dtype).min)
+            mask = mask.float() if kept else mask.to(q.dtype).clamp(min=torch.finfo(q.dtype).min)
         return scaled_dot_product_attention(
             q, k, v, attn_mask=mask, scale=request.scale, enable_gqa=request.heads != request.kv_heads
         )
@@ -118,4 +118,4 @@ def _attend(request: Request, rows: slice, columns: slice, q: Tensor, k: Tensor,
     else:
         some = (logits > float("-inf")).any(dim=-1, keepdim=True)
         weights = logits.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
-    return torch.matmul(weights, v.to(wide)).to(q.dtype)
+    return torch.matmul(weights.to(wide), v.to(wide)).to(q.dtype)

@@ -69,6 +69,8 @@ def attention_mask(request: Request) -> tuple[Tensor | None, bool]:
     bias = request.dense_bias()
     if bias is None:
         return visible, False
+    if request.dtype != torch.float64:
+        bias = bias.float()  # it may be formed in float64
     kind = request.device.type
     dtype = torch.get_autocast_dtype(kind) if autocasts(kind) and request.dtype != torch.float64 else request.dtype
     if (kind != "cpu" or dtype == torch.float64) and dtype != bias.dtype:

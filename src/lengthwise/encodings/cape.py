@@ -54,7 +54,6 @@ class CAPE(nn.Module):
 
     formula: ClassVar[str] = "x_t <- x_t + PE[(p_t + D + e_t) exp(s)],  D, e_t, s drawn while training, else 0"
     paper: ClassVar[str] = "Likhomanenko et al. 2021, arXiv 2106.03143"
-    claims: ClassVar[frozenset[str]] = frozenset({"pairwise"})
     draws_each_row: ClassVar[bool] = True
 
     def __init__(
@@ -68,6 +67,8 @@ class CAPE(nn.Module):
     ) -> None:
         super().__init__()
         check_sinusoids(dim, base, "interleaved")
+        # From the mean of its sequence a token's position follows those of all others.
+        self.claims: frozenset[str] = frozenset() if normalize else frozenset({"pairwise"})
         for name, shift in (("max_global_shift", max_global_shift), ("max_local_shift", max_local_shift)):
             if not 0 <= shift < math.inf:
                 raise InvalidArgument(f"{name} must be at least 0 (no shift at all) and finite, not {shift}")
