@@ -62,14 +62,16 @@ def test_rows_of_a_pair_bias_are_rows_of_the_whole(positions: Positions) -> None
             for j in range(positions.k_length):
                 assert torch.equal(full[row, :, i, j], SLOPES * float(q[row, i] * 10 + k[row, j]))
     for start, stop in ((0, 1), (1, 2), (0, 0)):
-        assert torch.equal(bias.rows(start, stop), dense[..., start:stop, :])
+        assert torch.equal(bias.block(slice(start, stop), slice(None)), dense[..., start:stop, :])
 
 
 def test_a_pair_bias_reads_a_single_axis_written_as_a_dimension() -> None:
     deep = Positions(torch.arange(3).view(1, 3, 1), torch.arange(3).view(1, 3, 1))
     flat = Positions(torch.arange(3)[None], torch.arange(3)[None])
     assert torch.equal(PairBias(of_pair, deep).dense(), PairBias(of_pair, flat).dense())
-    assert torch.equal(PairBias(of_pair, deep).rows(1, 3), PairBias(of_pair, flat).rows(1, 3))
+    assert torch.equal(
+        PairBias(of_pair, deep).block(slice(1, 3), slice(None)), PairBias(of_pair, flat).block(slice(1, 3), slice(None))
+    )
     with pytest.raises(InvalidArgument, match="one axis"):
         PairBias(of_pair, Positions(torch.zeros(1, 3, 2).long(), torch.zeros(1, 3, 2).long())).dense()
 

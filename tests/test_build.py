@@ -56,7 +56,7 @@ def test_an_argument_may_be_an_encoding(wrapper: None) -> None:
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
-        ("rotery", lw.UnknownName, r"unknown encoding 'rotery': did you mean 'rotary'\?"),
+        ("rotarry", lw.UnknownName, r"unknown encoding 'rotarry': did you mean 'rotary'"),
         ("rotary(bse=3)", lw.InvalidArgument, r"'rotary' has no parameter 'bse': did you mean 'base'\?"),
         ("none(heads=2)", lw.InvalidArgument, "'none' has no parameter 'heads': it has none"),
         ("rotary(base='x')", lw.InvalidArgument, "'rotary' can't be built from .*'base': 'x'"),

@@ -29,10 +29,6 @@ class Bias(ABC):
     def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
         """Values of some queries and some keys only, as slices of both with a start and a stop."""
 
-    def rows(self, start: int, stop: int) -> Float[Tensor, "*batch heads rows k"]:
-        """Values of the queries `start` to `stop` only."""
-        return self.block(slice(start, stop), slice(None))
-
     def __add__(self, other: Bias) -> Bias:
         return SumBias(_terms(self) + _terms(other))
 
@@ -51,8 +47,11 @@ class DistanceBias(Bias):
 
     def dense(self) -> Float[Tensor, "*batch heads q k"]:
         """All values; see `Bias.dense`."""
-        values = self.of_distance(self.positions.distance())  # [heads, (batch,) q, k]
-        return values.movedim(0, -3)
+        distance = self.positions.distance()
+        keys = self.positions.k_length
+        if self.positions.aligned and self.positions.q_length != 1:  # 2k - 1 distances in place of q * k
+            return self.vector()[:, distance + keys - 1].movedim(0, -3)
+        return self.of_distance(distance).movedim(0, -3)  # from [heads, (batch,) q, k]
 
     def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
         """Values of some queries and keys; see `Bias.block`."""

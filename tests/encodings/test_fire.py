@@ -116,7 +116,7 @@ def test_all_parameters_have_the_gradient_of_the_formula_on_both_sides_of_the_th
 def test_blocks_of_rows_are_the_rows_of_the_whole_and_a_step_is_the_last_row() -> None:
     encoding = made(threshold=8)
     whole = encoding.logit_bias(Positions.sequence(20))
-    torch.testing.assert_close(whole.rows(5, 9), whole.dense()[:, 5:9])
+    torch.testing.assert_close(whole.block(slice(5, 9), slice(None)), whole.dense()[:, 5:9])
     step = encoding.logit_bias(Positions.step(17, 3)).dense()
     torch.testing.assert_close(step, whole.dense()[:, 17:])
 

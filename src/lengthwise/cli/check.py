@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import torch
 import tyro
 
 from lengthwise.cli.options import Verbose, console
@@ -44,6 +45,7 @@ class Check:
 
         if "" not in sys.path:
             sys.path.insert(0, "")  # a module in this folder, which a script's path leaves out
+        torch.set_num_threads(1)  # the tensors are small: more threads would wait for each other
         dims = Dims(self.dim, self.heads, self.head_dim, max_length=self.max_length, kv_heads=self.kv_heads)
         report = check_encoding(maker(self.name, dims), dims=dims, checks=self.checks)
         if self.json:

@@ -179,6 +179,7 @@ class DividesByNothing(nn.Module):
     "cache_equals_one_pass",
     "packed_equals_apart",
     "padded_equals_alone",
+    "batch_permuted",
 )
 class DependsOnShape(nn.Module):
     """Distances are divided by how many are asked for at a time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lengthwise.bias import Bias, DistanceBias, LowRankBias, PairBias, SumBias
+from lengthwise.bias import Bias, DistanceBias, LowRankBias, SumBias
 from lengthwise.positions import Positions
 from lengthwise.testing.checks.registry import check
 from lengthwise.testing.probe import Probe, visible
@@ -47,6 +47,11 @@ def _structure(bias: Bias, positions: Positions, seen: Tensor, what: str) -> Non
     dense = bias.dense()
     if dense.dtype not in (torch.float32, torch.float64):
         raise Broken(f"the bias of {what} is {dense.dtype}: expected float32 or wider")
+    middle, last = positions.q_length // 2, positions.k_length * 3 // 4
+    rows = (slice(0, middle), slice(middle, positions.q_length))
+    columns = (slice(0, last), slice(last, positions.k_length))
+    parts = [torch.cat([bias.block(row, column) for column in columns], dim=-1) for row in rows]
+    _equal(torch.cat(parts, dim=-2), dense, seen, f"{what} in four blocks")
     if isinstance(bias, SumBias):
         for term in bias.terms:
             _structure(term, positions, seen, what)
@@ -63,10 +68,6 @@ def _structure(bias: Bias, positions: Positions, seen: Tensor, what: str) -> Non
             q_order, k_order = bias.positions.orders()
             index = q_order.unsqueeze(-1) - k_order.unsqueeze(-2) + keys - 1
             _equal(vector[:, index].movedim(0, -3), dense, seen, f"the vector of distances of {what}")
-    elif isinstance(bias, PairBias):
-        middle = positions.q_length // 2
-        rows = torch.cat((bias.rows(0, middle), bias.rows(middle, positions.q_length)), dim=-2)
-        _equal(rows, dense, seen, f"rows of {what}, in two parts")
     elif isinstance(bias, LowRankBias):
         q, k, constant = bias.q_features.double(), bias.k_features.double(), bias.row_constant.double()
         _equal(torch.einsum("...qr,...kr->...qk", q, k) + constant[..., None], dense, seen, f"features of {what}")
