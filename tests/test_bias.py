@@ -119,3 +119,9 @@ MAKERS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_structure_is_differentiable(name: str) -> None:
     assert torch.autograd.gradcheck(MAKERS[name], torch.tensor(0.7, dtype=torch.float64, requires_grad=True))
+
+
+def test_a_bias_of_no_queries_and_keys_is_empty() -> None:
+    bias = DistanceBias(lambda distance: distance.float().expand(HEADS, *distance.shape), Positions.sequence(0))
+    assert bias.dense().shape == (HEADS, 0, 0)
+    assert bias.vector().shape == (HEADS, 0)

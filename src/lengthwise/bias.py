@@ -67,7 +67,8 @@ class DistanceBias(Bias):
         if not self.positions.aligned:
             raise InvalidArgument("a vector of all distances exists for aligned positions only: use dense()")
         keys = self.positions.k_length
-        return self.of_distance(torch.arange(1 - keys, keys, device=self.positions.device))
+        several = torch.sym_max(2 * keys - 1, 0)  # none of no keys
+        return self.of_distance(torch.arange(several, device=self.positions.device) - (keys - 1))
 
 
 @dataclass(frozen=True, eq=False)
