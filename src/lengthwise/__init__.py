@@ -14,6 +14,7 @@ from lengthwise.attention import (
     attention_weights,
     backends,
     explain_attention,
+    merge,
 )
 from lengthwise.bias import Bias, DenseBias, DistanceBias, LowRankBias, PairBias, SumBias
 from lengthwise.build import build
@@ -87,6 +88,7 @@ __all__ = [
     "build",
     "claims",
     "explain_attention",
+    "merge",
     "prepare",
     "sites",
 ]

@@ -5,6 +5,7 @@ from lengthwise.attention import reference as reference
 from lengthwise.attention import sdpa as sdpa
 from lengthwise.attention import toeplitz as toeplitz
 from lengthwise.attention.attend import attend, attention, attention_weights, explain_attention
+from lengthwise.attention.merge import merge
 from lengthwise.attention.plan import Explanation, Plan, plan
 from lengthwise.attention.request import Backend, Request, backends
 
@@ -18,5 +19,6 @@ __all__ = [
     "attention_weights",
     "backends",
     "explain_attention",
+    "merge",
     "plan",
 ]

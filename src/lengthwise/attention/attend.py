@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,6 +14,38 @@ from lengthwise.bias import Bias
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, prepare
+
+
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: nn.Module | Prepared | None = ...,
+    positions: Positions | None = ...,
+    *,
+    scale: float | None = ...,
+    backend: str = ...,
+    dropout: float = ...,
+    hidden: Tensor | None = ...,
+    state: Any = ...,
+    return_lse: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: nn.Module | Prepared | None = ...,
+    positions: Positions | None = ...,
+    *,
+    scale: float | None = ...,
+    backend: str = ...,
+    dropout: float = ...,
+    hidden: Tensor | None = ...,
+    state: Any = ...,
+    return_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
 
 
 def attention(
@@ -28,7 +60,8 @@ def attention(
     dropout: float = 0.0,
     hidden: Float[Tensor, "batch q dim"] | None = None,
     state: Any = None,
-) -> Float[Tensor, "batch heads q value_dim"]:
+    return_lse: bool = False,
+) -> Any:
     """Softmax attention with a positional encoding (Vaswani et al. 2017, eq. 1, and the encoding's own paper).
 
     Rotates q and k, adds the bias or computes the logits as the encoding says, masks by order and segments. An encoding
@@ -45,6 +78,11 @@ def attention(
         dropout: part of the attention weights set to zero; pass 0 outside training.
         hidden: hidden states of the queries' tokens, for an encoding that reads them.
         state: what it said of earlier tokens; a loop that needs the next state calls `Prepared.read` itself.
+        return_lse: return the log-sum-exp of each row's logits too, for `merge`.
+
+    Returns:
+        `[batch, heads, q, value_dim]`; with `return_lse` a pair with the log-sum-exp `[batch, heads, q]`, in float32 or
+        wider, -inf for a row that sees nothing.
 
     Raises:
         InvalidArgument: shapes that do not fit together, or an encoding that reads hidden states without any.
@@ -56,8 +94,36 @@ def attention(
         >>> lw.attention(q, k, v, lw.ALiBi(heads=8)).shape
         torch.Size([1, 8, 16, 64])
     """
-    q, k, request = _request(q, k, v, encoding, positions, scale, dropout, hidden, state)
+    q, k, request = _request(q, k, v, encoding, positions, scale, dropout, hidden, state, return_lse)
     return plan(request, backend)(q, k, v)
+
+
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Bias | None = ...,
+    positions: Positions | None = ...,
+    *,
+    scale: float | None = ...,
+    backend: str = ...,
+    dropout: float = ...,
+    return_lse: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Bias | None = ...,
+    positions: Positions | None = ...,
+    *,
+    scale: float | None = ...,
+    backend: str = ...,
+    dropout: float = ...,
+    return_lse: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
 
 
 def attend(
@@ -70,9 +136,11 @@ def attend(
     scale: float | None = None,
     backend: str = "auto",
     dropout: float = 0.0,
-) -> Float[Tensor, "batch heads q value_dim"]:
+    return_lse: bool = False,
+) -> Any:
     """The half of `attention` after rotation: for a cache that holds rotated keys. Arguments as there."""
-    return plan(Request.of(q, k, v, positions, bias, None, scale, dropout), backend)(q, k, v)
+    request = Request.of(q, k, v, positions, bias, None, scale, dropout, lse=return_lse)
+    return plan(request, backend)(q, k, v)
 
 
 def attention_weights(
@@ -116,6 +184,7 @@ def _request(
     dropout: float,
     hidden: Tensor | None,
     state: Any,
+    lse: bool = False,
 ) -> tuple[Tensor, Tensor, Request]:
     if isinstance(encoding, Prepared):
         if positions is not None and positions is not encoding.positions:
@@ -131,7 +200,7 @@ def _request(
             )
         prepared = prepared.read(hidden, state)[0]
     request = Request.of(
-        q, k, v, prepared.positions, prepared.bias, prepared.logits, scale, dropout, prepared.normalizes
+        q, k, v, prepared.positions, prepared.bias, prepared.logits, scale, dropout, prepared.normalizes, lse
     )
     if prepared.rotation is not None:
         q, k = prepared.rotation(q, k)

@@ -8,14 +8,14 @@ block is kept.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from lengthwise.attention.merge import log_sum_exp
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.errors import InvalidArgument
 from lengthwise.precision import autocasts
@@ -26,6 +26,8 @@ _PAIRS = 2**21
 
 class Blocks:
     """A block of queries at a time, formed again for the backward pass."""
+
+    gives_lse = True
 
     def refuses(self, request: Request) -> str | None:
         """Only what a compiler would have to unroll, and dropout."""
@@ -56,40 +58,44 @@ def _blockwise(request: Request) -> Run:
     falls = positions.causal and positions.q_order is None and positions.k_order is None
     rows = max(1, min(queries, _PAIRS // (request.batch * request.heads * keys)))
 
-    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         if autocasts(q.device.type) and q.dtype != torch.float64:
             q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
-        outs: list[Tensor] = []
+        outs: list[Any] = []
         for start in range(0, queries, rows):
             stop = min(start + rows, queries)
             last = keys - queries + stop if falls else keys  # the key of the last query of the block
             block = _attention_of(request, slice(start, stop), slice(0, last))
             given = q[:, :, start:stop], k[:, :, :last], v[:, :, :last]
             if torch.is_grad_enabled() and rows < queries:
-                outs.append(cast(Tensor, checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False)))
+                outs.append(checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False))
             else:
                 outs.append(block(*given))
-        return torch.cat(outs, dim=2)
+        if not request.lse:
+            return torch.cat(outs, dim=2)
+        return torch.cat([out for out, _ in outs], dim=2), torch.cat([lse for _, lse in outs], dim=2)
 
     return run
 
 
-def _attention_of(request: Request, rows: slice, columns: slice) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    def block(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _attention_of(request: Request, rows: slice, columns: slice) -> Run:
+    def block(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         with torch.autocast(q.device.type, enabled=False):
             return _attend(request, rows, columns, q, k, v)
 
     return block
 
 
-def _attend(request: Request, rows: slice, columns: slice, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _attend(
+    request: Request, rows: slice, columns: slice, q: Tensor, k: Tensor, v: Tensor
+) -> Tensor | tuple[Tensor, Tensor]:
     positions = request.positions.part(rows, columns)
     visible = positions.visible()
     if visible is not None:
         visible = visible if visible.dim() == 2 else visible.unsqueeze(1)  # [batch, 1, rows, columns]
     queries, keys = q.shape[2], k.shape[2]
     bias = None if request.bias is None else request.checked(request.bias.block(rows, columns), queries, keys)
-    if request.logits is None and (bias is None or not bias.requires_grad):
+    if request.logits is None and not request.lse and (bias is None or not bias.requires_grad):
         mask = visible
         if bias is not None:
             mask = bias if visible is None else bias.masked_fill(~visible, float("-inf"))
@@ -118,4 +124,5 @@ def _attend(request: Request, rows: slice, columns: slice, q: Tensor, k: Tensor,
     else:
         some = (logits > float("-inf")).any(dim=-1, keepdim=True)
         weights = logits.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
-    return torch.matmul(weights.to(wide), v.to(wide)).to(q.dtype)
+    out = torch.matmul(weights.to(wide), v.to(wide)).to(q.dtype)
+    return (out, log_sum_exp(logits, dim=-1)) if request.lse else out

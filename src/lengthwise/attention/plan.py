@@ -8,11 +8,12 @@ says why it can't; there is no falling back.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from lengthwise.attention.request import Request, Run, backends
+from lengthwise.attention.request import Backend, Request, Run, backends
 from lengthwise.errors import BackendRefused
 
 
@@ -30,12 +31,14 @@ class Plan:
     run: Run
     request: Request
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attend: `[batch, heads, q, head_dim]` of q and the last dimension of v."""
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Any:
+        """Attend: `[batch, heads, q, head_dim]` of q and the last dimension of v; with the log-sum-exp if asked for."""
         if self.request.q_length == 0 or self.request.k_length == 0:
             # Zeros whose gradients are defined, and are zeros too: sums of nothing.
             nothing = k[..., :0].sum() + v[..., :0].sum()
-            return (q[..., :0].sum(-1, keepdim=True) + nothing).expand(*q.shape[:-1], v.shape[-1])
+            zeros = (q[..., :0].sum(-1, keepdim=True) + nothing).expand(*q.shape[:-1], v.shape[-1])
+            wide = torch.promote_types(q.dtype, torch.float32)
+            return (zeros, q.new_full(q.shape[:-1], float("-inf"), dtype=wide)) if self.request.lse else zeros
         return self.run(q, k, v)
 
 
@@ -67,7 +70,7 @@ def plan(request: Request, backend: str = "auto") -> Plan:
         BackendRefused: the named backend can't take the request, with its reason.
     """
     name = choose(request) if backend == "auto" else backend
-    reason = backends[name].refuses(request)
+    reason = refusal(backends[name], request)
     if reason is not None:
         raise BackendRefused(f"attention backend {name!r} can't take this: {reason}; backend='auto' picks one that can")
     return Plan(name, backends[name].plan(request), request)
@@ -75,7 +78,7 @@ def plan(request: Request, backend: str = "auto") -> Plan:
 
 def choose(request: Request) -> str:
     """Name of the cheapest backend that takes the request."""
-    able = [(backends[name].cost(request), name) for name in _names() if backends[name].refuses(request) is None]
+    able = [(backends[name].cost(request), name) for name in _names() if refusal(backends[name], request) is None]
     return min(able)[1]
 
 
@@ -84,9 +87,16 @@ def explain(request: Request) -> Explanation:
     reasons: dict[str, str] = {}
     for name in _names():
         backend = backends[name]
-        refusal = backend.refuses(request)
-        reasons[name] = f"refuses: {refusal}" if refusal else f"can run, cost about {backend.cost(request):g}"
+        why = refusal(backend, request)
+        reasons[name] = f"refuses: {why}" if why else f"can run, cost about {backend.cost(request):g}"
     return Explanation(choose(request), reasons)
+
+
+def refusal(backend: Backend, request: Request) -> str | None:
+    """Why a backend can't take a request, or None."""
+    if request.lse and not getattr(backend, "gives_lse", False):
+        return "it gives no log-sum-exp"
+    return backend.refuses(request)
 
 
 def _names() -> list[str]:

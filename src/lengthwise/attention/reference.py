@@ -12,12 +12,15 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import dropout
 
+from lengthwise.attention.merge import log_sum_exp
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.errors import InvalidArgument
 
 
 class Reference:
     """The slow clear road; takes everything."""
+
+    gives_lse = True
 
     def refuses(self, request: Request) -> str | None:
         """Nothing is refused."""
@@ -30,10 +33,12 @@ class Reference:
     def plan(self, request: Request) -> Run:
         """Keep the request; everything is computed in the call."""
 
-        def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            weights = dropout(attention_probabilities(q, k, request), request.dropout)
+        def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+            logits = masked_logits(q, k, request)
+            weights = dropout(_softmax(logits, request), request.dropout)
             with torch.autocast(q.device.type, enabled=False):
-                return (weights @ _for_each_query_head(v, request).to(weights.dtype)).to(q.dtype)
+                out = (weights @ _for_each_query_head(v, request).to(weights.dtype)).to(q.dtype)
+            return (out, log_sum_exp(logits, dim=-1)) if request.lse else out
 
         return run
 
@@ -48,6 +53,13 @@ def attention_probabilities(
 
     Logits of an encoding that normalizes by itself are logarithms of the weights: their exponential is taken.
     """
+    return _softmax(masked_logits(q, k, request), request)
+
+
+def masked_logits(
+    q: Float[Tensor, "batch heads q head_dim"], k: Float[Tensor, "batch kv_heads k head_dim"], request: Request
+) -> Float[Tensor, "batch heads q k"]:
+    """Logits with their bias, float32 or wider, -inf at what can't be seen."""
     wide = torch.promote_types(q.dtype, torch.float32)
     k = _for_each_query_head(k, request)
     if request.logits is not None:
@@ -62,12 +74,15 @@ def attention_probabilities(
     if bias is not None:
         logits = logits + bias
     visible = request.positions.visible()
+    return logits if visible is None else logits.masked_fill(~_by_head(visible), float("-inf"))
+
+
+def _softmax(logits: Tensor, request: Request) -> Tensor:
     if request.normalizes:  # the logits are logarithms of the weights
-        return logits.exp() if visible is None else logits.masked_fill(~_by_head(visible), float("-inf")).exp()
-    masked = logits if visible is None else logits.masked_fill(~_by_head(visible), float("-inf"))
+        return logits.exp()
     # A row that sees nothing, or nothing but biases of -inf, would give 0/0: it is let see all and then set to zero.
-    some = (masked > float("-inf")).any(dim=-1, keepdim=True)
-    return masked.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
+    some = (logits > float("-inf")).any(dim=-1, keepdim=True)
+    return logits.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
 
 
 def _by_head(visible: Tensor) -> Tensor:

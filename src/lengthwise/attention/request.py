@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -16,8 +16,12 @@ from lengthwise.positions import Positions
 from lengthwise.registry import Registry
 from lengthwise.sites import Logits
 
-Run = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From q `[batch, heads, q, head_dim]` and k, v `[batch, kv_heads, k, head_dim]` to `[batch, heads, q, head_dim]`."""
+Run = Callable[[Tensor, Tensor, Tensor], Any]
+"""From q `[batch, heads, q, head_dim]` and k, v `[batch, kv_heads, k, head_dim]` to `[batch, heads, q, head_dim]`.
+
+A backend with `gives_lse = True` returns a pair where the request asks for the log-sum-exp `[batch, heads, q]` too: of
+the scaled logits with their bias, over visible keys, in float32 or wider; -inf for a row that sees none.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,7 @@ class Request:
         scale: factor of q·k.
         dropout: part of the attention weights that is set to zero.
         normalizes: the logits are logarithms of the weights themselves: no softmax is taken.
+        lse: the log-sum-exp of each row's logits is asked for too.
     """
 
     batch: int
@@ -50,6 +55,7 @@ class Request:
     scale: float
     dropout: float
     normalizes: bool = False
+    lse: bool = False
 
     def __post_init__(self) -> None:
         if self.kv_heads < 1 or self.heads % self.kv_heads:
@@ -91,6 +97,7 @@ class Request:
         scale: float | None = None,
         dropout: float = 0.0,
         normalizes: bool = False,
+        lse: bool = False,
     ) -> Request:
         """The request that these tensors make; positions None means a causal sequence that ends with the queries."""
         for name, x in (("q", q), ("k", k), ("v", v)):
@@ -124,6 +131,7 @@ class Request:
             scale=max(q.shape[3], 1) ** -0.5 if scale is None else scale,
             dropout=dropout,
             normalizes=normalizes,
+            lse=lse,
         )
 
     def dense_bias(self) -> Float[Tensor, "#batch heads q k"] | None:
