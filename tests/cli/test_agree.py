@@ -14,6 +14,7 @@ from torch import Tensor
 import lengthwise.cli.agree as verb
 from lengthwise.agreement import TOLERANCE, Comparison
 from lengthwise.agreement.ours import rotated
+from lengthwise.agreement.peers import module
 from lengthwise.agreement.place import Place
 
 Cli = Callable[..., Any]
@@ -76,6 +77,31 @@ def test_names_choose_what_is_compared_and_an_unknown_one_is_told_with_the_neare
     called = cli("agree", "alibbi")
     assert (called.code, called.out) == (2, "")
     assert "no peer has the encoding 'alibbi': did you mean 'alibi'?" in called.err
+
+
+def test_a_peer_that_does_not_load_is_told_in_one_line_and_the_others_are_compared(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "old_peer.py").write_text("raise ImportError('another torch is needed')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def both(place: Place) -> tuple[Tensor, Tensor]:
+        module("old_peer").anything()
+        return place.index, place.index
+
+    right = Comparison("rotary", "torch", "right", "rotated q and k", rotated("rotary"), rotated("rotary"))
+    old = [
+        Comparison("t5", "pytest", part, "bias", lambda place: both(place)[0], lambda place: both(place)[1])
+        for part in ("one", "two")
+    ]
+    monkeypatch.setattr(verb, "COMPARISONS", (*old, right))
+    called = cli("agree")
+    assert called.code == 0
+    assert called.out.count("ImportError: it does not load: another torch is needed") == 1
+    assert "pytest: all 2 comparisons" in called.out
+    rows = {line.split()[1]: line.split()[2:] for line in called.out.splitlines() if line.startswith(("rotary", "t5"))}
+    assert rows["one"] == rows["two"] == ["failed"] * 6
+    assert rows["right"] == ["0"] * 6
 
 
 def test_real_peers_are_compared(cli: Cli) -> None:

@@ -37,6 +37,11 @@ class Needs(Right):
     def __init__(self, heads, depth):
         super().__init__(heads)
 
+class Trained(Right):
+    def __init__(self, heads, trained, inner=None, **rest):
+        super().__init__(heads)
+        assert trained == 5 and inner is None or isinstance(inner, lw.ALiBi), (trained, inner)
+
 class Fails(Right):
     def __init__(self, heads):
         raise RuntimeError("no luck")
@@ -65,6 +70,34 @@ def test_a_class_of_ones_own_is_checked_with_its_arguments_filled_from_sizes(cli
     assert called.out.startswith("mine_to_check:Right: 0 failed, ")
 
 
+@pytest.mark.parametrize("arguments", ["trained=5", "4, 5, inner=alibi(max_bias=4)"])
+def test_a_class_of_ones_own_takes_arguments(cli: Cli, arguments: str) -> None:
+    called = cli("check", f"mine_to_check:Trained({arguments})")
+    assert (called.code, called.err) == (0, "")
+    assert called.out.startswith(f"mine_to_check:Trained({arguments}): 0 failed, ")
+
+
+@pytest.mark.parametrize(("name", "example"), [("randomized", "randomized(rotary"), ("dape", "dape(")])
+def test_a_name_that_sizes_alone_do_not_make_stands_for_its_example(cli: Cli, name: str, example: str) -> None:
+    called = cli("check", name)
+    assert (called.code, called.err) == (0, "")
+    assert called.out.startswith(example)
+
+
+def test_each_encoding_of_a_pattern_of_layers_is_checked_once(cli: Cli) -> None:
+    called = cli("check", "smollm3")
+    assert (called.code, called.err) == (0, "")
+    heads = [line for line in called.out.splitlines() if line.startswith("smollm3, layer")]
+    assert len(heads) == 2
+    assert all(": 0 failed, " in line for line in heads)
+    assert [one["failed"] for one in json.loads(cli("check", "smollm3", "--json").out)["encodings"]] == [False] * 2
+
+
+def test_choices_are_what_makes_something(cli: Cli) -> None:
+    called = cli("check", "mine_to_check:Xyzzy")
+    assert "mine_to_check has no 'Xyzzy': choose one of Fails, Needs, Right, Trained, Wrong" in called.err
+
+
 def test_a_failure_has_exit_code_1_and_says_why(cli: Cli) -> None:
     called = cli("check", "mine_to_check:Wrong")
     assert (called.code, called.err) == (1, "")
@@ -89,7 +122,8 @@ def test_json_is_the_report_as_data(cli: Cli) -> None:
         (("mine_to_check:Fails",), "can't be made from {'heads': 4}: RuntimeError: no luck"),
         (("mine_to_check:number",), "mine_to_check:number is 3: expected a class"),
         (("rotary", "--heads", "3"), "3 heads do not divide dim 32"),
-        (("smollm3",), "give one of its encodings"),
+        (("mine_to_check:Trained(trained=5, 3)",), "the spec does not parse here"),
+        (("mine_to_check:Right(depht=5)",), "'Right' has no parameter 'depht'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -91,19 +91,27 @@ def measure(comparison: Comparison) -> list[Outcome]:
                 continue
             place = Place(dtype, start)
             with torch.no_grad():
+                # Theirs first: where one function makes both, what fails in the peer must not look like ours.
+                try:
+                    theirs = comparison.theirs(place)
+                except Exception as error:  # another version of a peer may fail to load, or lack anything
+                    outcomes.append(Outcome(name, start, "failed", note=_failure(comparison, found, error)))
+                    continue
                 ours = comparison.ours(place)
                 exact = None if comparison.exact is None else comparison.exact(place)
                 try:
-                    theirs = comparison.theirs(place)
                     away = difference(ours, theirs)
-                except Exception as error:  # another version of a peer may lack anything
-                    note = f"{comparison.peer} {found}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-                    outcomes.append(Outcome(name, start, "failed", note=note))
+                except Exception as error:  # another version of a peer may give anything
+                    outcomes.append(Outcome(name, start, "failed", note=_failure(comparison, found, error)))
                     continue
             status = "agrees" if away <= TOLERANCE[dtype] else "differs"
             off = (None, None) if exact is None else (difference(ours, exact), difference(theirs, exact))
             outcomes.append(Outcome(name, start, status, away, *off, note=f"{comparison.peer} {found}"))
     return outcomes
+
+
+def _failure(comparison: Comparison, found: str, error: Exception) -> str:
+    return f"{comparison.peer} {found}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def difference(a: Tensor, b: Tensor) -> float:

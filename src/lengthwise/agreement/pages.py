@@ -93,8 +93,14 @@ def paragraphs(results: Results) -> list[tuple[str, str]]:
                 paragraph(found[0][0], [outcome for _, outcomes in found for outcome in outcomes]),
             )
         )
+    failures: dict[str, list[Comparison]] = {}
     for comparison, outcomes in results:
-        told += [(_heading(comparison), note) for note in sorted({o.note for o in outcomes if o.status == "failed"})]
+        for note in sorted({outcome.note for outcome in outcomes if outcome.status == "failed"}):
+            failures.setdefault(note, []).append(comparison)
+    for note, failed in failures.items():
+        of_peer = sum(comparison.peer == failed[0].peer for comparison, _ in results)
+        whole = 1 < len(failed) == of_peer
+        told.append((f"{failed[0].peer}: all {of_peer} comparisons" if whole else _heading(*failed), note))
     return told
 
 

@@ -19,12 +19,28 @@ def version(peer: str) -> str | None:
 
 
 def module(name: str) -> Any:
-    """A module of a peer; what it warns of while it loads is its own affair."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return importlib.import_module(name)
+    """A module of a peer; what it warns of while it loads is its own affair.
+
+    Raises:
+        ImportError: it can't be loaded.
+    """
+    loaded = _loaded(name)
+    if isinstance(loaded, Exception):
+        raise ImportError(f"it does not load: {loaded}") from loaded
+    return loaded
 
 
 def model(name: str) -> Any:
     """The modeling module of one model of `transformers`."""
     return module(f"transformers.models.{name}.modeling_{name}")
+
+
+@cache  # what does not load is slow to fail, and would be asked for again at every place
+def _loaded(name: str) -> Any:
+    """A module, or what was raised as it was loaded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return importlib.import_module(name)
+        except Exception as error:  # a package of someone else may fail in any way
+            return error

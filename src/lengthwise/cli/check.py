@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 import tyro
@@ -14,13 +14,16 @@ import tyro
 from lengthwise.cli.options import Verbose, console
 from lengthwise.dims import Dims
 
+if TYPE_CHECKING:
+    from lengthwise.testing import Report
+
 
 @dataclass(kw_only=True)
 class Check:
     """Hold an encoding to the contract: shapes, dtypes, cache, padding, gradients, and what it claims."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
-    """A name from `lengthwise list`, a spec such as "rotary(base=500000)", or package.module:Class of your own."""
+    """A name from `lengthwise list`, a spec such as "rotary(base=500000)", or package.module:Class(size=3) of yours."""
     dim: Annotated[int, tyro.conf.arg(metavar="N")] = 32
     """Width of the model; sizes fill constructor parameters of the same name."""
     heads: Annotated[int, tyro.conf.arg(metavar="N")] = 4
@@ -41,15 +44,23 @@ class Check:
 
     def run(self, given: Sequence[str]) -> int:
         """Print the report; 1 where a check failed."""
-        from lengthwise.testing import check_encoding, maker
+        from lengthwise.testing import check_encoding, makers
 
         if "" not in sys.path:
             sys.path.insert(0, "")  # a module in this folder, which a script's path leaves out
         torch.set_num_threads(1)  # the tensors are small: more threads would wait for each other
-        dims = Dims(self.dim, self.heads, self.head_dim, max_length=self.max_length, kv_heads=self.kv_heads)
-        report = check_encoding(maker(self.name, dims), dims=dims, checks=self.checks)
+        dims = Dims(
+            self.dim, self.heads, self.head_dim, 12, self.max_length, self.kv_heads
+        )  # 12 layers show every pattern
+        makes = makers(self.name, dims)
+        reports: list[Report] = []
+        for make in makes:
+            reports.append(check_encoding(make, dims=dims, checks=self.checks))
+            if not self.json:
+                console().print(str(reports[-1]), soft_wrap=True)
+        failed = any(report.failures for report in reports)
         if self.json:
-            print(json.dumps(report.as_dict(), indent=2))
-        else:
-            console().print(str(report), soft_wrap=True)
-        return 1 if report.failures else 0
+            found = [report.as_dict() for report in reports]
+            whole = {"name": self.name, "failed": failed, "encodings": found}
+            print(json.dumps(found[0] if len(found) == 1 else whole, indent=2))
+        return 1 if failed else 0

@@ -7,7 +7,7 @@
 """
 
 from lengthwise.testing.checks import CHECKS, Check
-from lengthwise.testing.makers import maker, registered
+from lengthwise.testing.makers import maker, makers, registered
 from lengthwise.testing.parametrize import parametrize_with_checks
 from lengthwise.testing.report import ConformanceError, Report, Result
 from lengthwise.testing.subject import Case
@@ -22,6 +22,7 @@ __all__ = [
     "Result",
     "check_encoding",
     "maker",
+    "makers",
     "named_checks",
     "parametrize_with_checks",
     "registered",

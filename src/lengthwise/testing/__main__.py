@@ -7,7 +7,7 @@ import sys
 import torch
 
 from lengthwise.dims import Dims
-from lengthwise.testing import Report, check_encoding, maker, registered
+from lengthwise.testing import Report, check_encoding, makers, registered
 from lengthwise.testing.suite import Which
 
 DIMS = Dims(dim=32, heads=4, head_dim=8, max_length=128)
@@ -16,7 +16,7 @@ DIMS = Dims(dim=32, heads=4, head_dim=8, max_length=128)
 def main(names: list[str], checks: Which = "all") -> int:
     """Print a line for each encoding, then each failure; return the exit code."""
     torch.set_num_threads(1)  # the tensors are small: more threads would wait for each other
-    makes = [maker(name, DIMS) for name in names] or registered(DIMS)
+    makes = [make for name in names for make in makers(name, DIMS)] or registered(DIMS)
     width = max(len(make.label) for make in makes)
     print(f"{'encoding':<{width}}  checks  passed  failed  skipped  not claimed  seconds")
     reports: list[Report] = []
