@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import lengthwise as lw
 from lengthwise import Positions
-from lengthwise.models import Decoder, ModelConfig
+from lengthwise.models import Decoder, KVCache, ModelConfig
 from lengthwise.sites import cached_keys, direction
 
 Close = Callable[..., None]
@@ -197,8 +197,6 @@ def test_a_model_whose_encoding_reads_hidden_states_decodes_as_in_one_pass(chunk
     torch.manual_seed(0)
     model = Decoder(config, [lw.Combined(Reads(), lw.Rotary(4)), Reads()]).eval()
     tokens = torch.tensor([[1, 4, 2, 0, 6]])
-    from lengthwise.models import KVCache
-
     cache, outs = KVCache(2), []
     with torch.no_grad():
         for part in tokens.split(chunks, dim=1):
@@ -216,11 +214,37 @@ def test_a_model_draws_for_each_row_where_the_encoding_says_so() -> None:
         assert (several > 1) == (rows > 1)
 
 
-def test_keys_that_depend_on_a_length_nobody_stated_wait_unrotated(close: Close) -> None:
-    config = ModelConfig(vocabulary=7, dim=16, layers=2, heads=4)
+@pytest.mark.parametrize("spec", ["randomized(rotary)", "randomized(sinusoidal)", "rotary + randomized(t5)"])
+def test_an_encoding_that_follows_the_length_decodes_as_in_one_pass_at_the_length_that_was_stated(
+    spec: str, close: Close
+) -> None:
+    config = ModelConfig(vocabulary=50, dim=16, layers=2, heads=4)
     torch.manual_seed(0)
-    model = Decoder(config, lw.build("randomized(rotary)", config.dims())).eval()
-    longer = model.generate(torch.tensor([[1, 4, 2]]), 5)
+    model = Decoder(config, lw.build(spec, config.dims())).eval()
+    tokens = torch.randint(50, (20, 9), generator=torch.Generator().manual_seed(0))
+    cache, outs = KVCache(2), []
     with torch.no_grad():
-        for length in range(3, 8):  # each step is one pass over all tokens so far, at their own spread
-            assert torch.equal(model(longer[:, :length])[:, -1].argmax(-1), longer[:, length])
+        whole = model(tokens, Positions.sequence(9).with_target(9))
+        for start, stop in ((0, 4), (4, 5), (5, 9)):
+            positions = Positions.step(start, stop - start).with_target(9)
+            outs.append(model(tokens[:, start:stop], positions, cache))
+        close(torch.cat(outs, 1), whole, times=8)
+        longer = model.generate(tokens[:, :3], 5)
+        for length in range(3, 8):
+            one_pass = model(longer[:, :length], Positions.sequence(length).with_target(8))
+            assert torch.equal(one_pass[:, -1].argmax(-1), longer[:, length])
+        with pytest.raises(lw.InvalidArgument, match=r"with_target\(length\) fixes it"):
+            model(tokens[:, :1], cache=cache)
+
+
+def test_a_rotation_beside_whole_logits_is_no_more_invariant() -> None:
+    for spec in ("rotary + shaw", "rotary + cope", "rotary + path", "rotary + alibi + deberta"):
+        encoding = lw.build(spec, DIMS)
+        assert "translation_invariant" not in lw.claims(encoding)
+    assert "translation_invariant" in lw.claims(lw.build("shaw + alibi", DIMS))
+
+
+def test_encodings_of_different_axes_are_not_joined_as_they_are() -> None:
+    with pytest.raises(lw.InvalidArgument, match=r"ALiBi reads 1 axis, and another encoding 2: OnAxis"):
+        lw.build("alibi2d + alibi", DIMS)
+    lw.Combined(lw.ALiBi2D(4), lw.OnAxis(lw.ALiBi(4), axis=1), lw.NoPE())

@@ -18,7 +18,7 @@ from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, join, prepare
 from lengthwise.query_key import Composed, QueryKeyMap
-from lengthwise.sites import CACHE_RULES, SITES, Logits, cached_keys, claims, direction
+from lengthwise.sites import CACHE_RULES, SITES, Logits, cached_keys, claims, direction, sites
 from lengthwise.wrapping import act_as
 
 
@@ -62,6 +62,12 @@ class Combined(nn.Module):
         self.claims = frozenset(claim for claim in made if _holds(claim, parts))
         self.direction = directions.pop() if directions else "any"
         self.axes = max(getattr(part, "axes", 1) for part in parts)
+        for part in parts:
+            if sites(part) and getattr(part, "axes", 1) != self.axes:
+                raise InvalidArgument(
+                    f"{type(part).__name__} reads {getattr(part, 'axes', 1)} axis, and another encoding {self.axes}: "
+                    f"OnAxis(encoding, axis, axes={self.axes}) lets it read one of them"
+                )
         limits = [limit for part in parts if (limit := getattr(part, "max_position", None)) is not None]
         self.max_position = min(limits) if limits else None
         self.cached_keys = max((cached_keys(part) for part in parts), key=CACHE_RULES.index)
@@ -200,6 +206,11 @@ class PerLayer(nn.Module):
 
 
 def _holds(claim: str, parts: Sequence[nn.Module]) -> bool:
+    if claim == "translation_invariant":
+        # A rotation turns q and k by where they stand; their product forgets it, and no other use of them does.
+        turned = any(hasattr(part, "rotation") for part in parts)
+        if turned and any(hasattr(part, "attention_logits") or hasattr(part, "read") for part in parts):
+            return False
     speaks_of = {"norm_preserving": ("rotation", "read"), "nonincreasing": ("logit_bias", "read")}
     methods = speaks_of.get(claim, tuple(SITES.values()))
     acting = [part for part in parts if any(hasattr(part, method) for method in methods)]

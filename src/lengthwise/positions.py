@@ -300,6 +300,12 @@ class Positions:
         values["aligned"] = False
         return Positions(**values)
 
+    def with_target(self, length: int | None) -> Positions:
+        """The same with a length-dependent method fixed to `length`; every promise stays, since nothing moves."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
+        values["target_length"] = length
+        return Positions(**values)
+
     def for_rows(self, batch: int) -> Positions:
         """The same with positions of their own for each of `batch` rows, so that a map can tell rows apart."""
         if self.q.dim() != 1:

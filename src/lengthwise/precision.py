@@ -1,6 +1,8 @@
-"""Which dtypes are computed in, and where autocast changes them."""
+"""Which dtypes are computed in, where autocast changes them, and whether derivatives are taken in another way."""
 
 from __future__ import annotations
+
+from importlib import import_module
 
 import torch
 
@@ -13,3 +15,9 @@ def widest_float(device: torch.device) -> torch.dtype:
 def autocasts(device_type: str) -> bool:
     """Whether autocast is on for devices of a kind, some of which do not know it."""
     return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+
+
+def transforms_active() -> bool:
+    """Whether a transform of `torch.func` or forward-mode differentiation is going on; PyTorch has no public answer."""
+    functional = bool(vars(import_module("torch._C"))["_are_functorch_transforms_active"]())
+    return functional or vars(torch.autograd.forward_ad)["_current_level"] >= 0

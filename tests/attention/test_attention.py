@@ -516,3 +516,71 @@ def test_a_bias_in_float64_serves_narrower_queries_on_every_backend(
         torch.testing.assert_close(
             out, right, rtol=1e-5 if dtype == torch.float32 else 0.02, atol=1e-5 if dtype == torch.float32 else 0.02
         )
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "toeplitz", "blocks", "auto"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+@pytest.mark.parametrize("spec", [None, "alibi", "t5", "window(window=3)", "chunks(chunk=4)"])
+def test_padded_rows_give_zeros_and_the_others_the_reference_whatever_the_dtype(
+    backend: str, dtype: torch.dtype, spec: str | None
+) -> None:
+    # The encoding stays in float32, and the length is above that from which the fast roads are chosen.
+    torch.manual_seed(0)
+    encoding = None if spec is None else lw.build(spec, lw.Dims(dim=32, heads=4))
+    q = torch.randn(2, 4, 600, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
+    mask = torch.ones(2, 600, dtype=torch.bool)
+    mask[0, :50], mask[1, 560:] = False, False
+    positions = Positions.padded(mask)
+    try:
+        out = lw.attention(q, q, q, encoding, positions, backend=backend)
+    except BackendRefused:
+        return
+    right = lw.attention(q, q, q, encoding, positions, backend="reference")
+    assert out[0, :, :50].abs().sum() == 0
+    assert out[1, :, 560:].abs().sum() == 0
+    allowed = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 4e-3}[dtype]
+    torch.testing.assert_close(out, right, rtol=allowed, atol=allowed)
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "toeplitz", "blocks"])
+@pytest.mark.parametrize("length", [6, 300])
+def test_a_query_that_is_not_a_number_is_not_hidden(backend: str, length: int) -> None:
+    q = torch.randn(1, 4, length, 8, generator=torch.Generator().manual_seed(0))
+    q[0, 0, 5] = float("nan")
+    k = torch.ones(1, 4, length, 8)
+    out = lw.attention(q, k, k, lw.ALiBi(4), backend=backend)
+    assert out[0, 0, 5].isnan().all()
+    assert out[0, 1:].isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # PyTorch's own, at its first jvp
+def test_transforms_of_functions_get_derivatives_at_every_length() -> None:
+    k = torch.randn(1, 4, 300, 8, generator=torch.Generator().manual_seed(0))
+    for length in (20, 300):
+        x = k[:, :, :length]
+
+        def out(q: Tensor, x: Tensor = x) -> Tensor:
+            return lw.attention(q, x, x, lw.ALiBi(4)).square().sum()
+
+        leaf = x.clone().requires_grad_()
+        out(leaf).backward()
+        torch.testing.assert_close(torch.func.grad(out)(x), leaf.grad, rtol=1e-4, atol=1e-4)
+        _, moved = torch.func.jvp(
+            lambda q, x=x: lw.attention(q, x, x, lw.ALiBi(4), backend="reference"), (x,), (torch.ones_like(x),)
+        )
+        assert moved.abs().max() > 0.01
+        with pytest.raises(NotImplementedError):  # of PyTorch's kernel, and no zeros in silence
+            torch.func.jvp(lambda q, x=x: lw.attention(q, x, x, lw.ALiBi(4)), (x,), (torch.ones_like(x),))
+
+
+@pytest.mark.parametrize("spec", ["shaw", "cope", "alibi", "fire", "stick_breaking"])
+@pytest.mark.parametrize("shape", [(0, 5, 5), (2, 0, 5), (2, 0, 0)])
+def test_nothing_to_attend_gives_nothing_and_no_error(spec: str, shape: tuple[int, int, int]) -> None:
+    batch, queries, keys = shape
+    encoding = lw.build(spec, lw.Dims(dim=32, heads=4))
+    q, k = torch.zeros(batch, 4, queries, 8), torch.zeros(batch, 4, keys, 8)
+    for backend in ("auto", "reference", "toeplitz", "blocks"):
+        try:
+            assert lw.attention(q, k, k, encoding, backend=backend).shape == (batch, 4, queries, 8)
+        except BackendRefused:
+            continue

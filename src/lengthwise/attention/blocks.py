@@ -56,7 +56,7 @@ def _blockwise(request: Request) -> Run:
     queries, keys = request.q_length, request.k_length
     positions = request.positions
     falls = positions.causal and positions.q_order is None and positions.k_order is None
-    rows = max(1, min(queries, _PAIRS // (request.batch * request.heads * keys)))
+    rows = max(1, min(queries, _PAIRS // max(1, request.batch * request.heads * keys)))
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         if autocasts(q.device.type) and q.dtype != torch.float64:
@@ -98,9 +98,12 @@ def _attend(
     if request.logits is None and not request.lse and (bias is None or not bias.requires_grad):
         mask = visible
         if bias is not None:
-            mask = bias if visible is None else bias.masked_fill(~visible, float("-inf"))
-            kept = q.device.type == "cpu" and q.dtype != torch.float64
-            mask = mask.float() if kept else mask.to(q.dtype).clamp(min=torch.finfo(q.dtype).min)
+            if q.device.type == "cpu" and q.dtype != torch.float64:
+                mask = bias.float()
+            else:  # far distances may overflow, and what bars a pair stays
+                mask = bias.to(q.dtype).clamp(min=torch.finfo(q.dtype).min)
+                mask = mask.masked_fill(bias == float("-inf"), float("-inf"))
+            mask = mask if visible is None else mask.masked_fill(~visible, float("-inf"))
         return scaled_dot_product_attention(
             q, k, v, attn_mask=mask, scale=request.scale, enable_gqa=request.heads != request.kv_heads
         )
@@ -122,7 +125,7 @@ def _attend(
     if request.normalizes:  # the logits are logarithms of the weights
         weights = logits.exp()
     else:
-        some = (logits > float("-inf")).any(dim=-1, keepdim=True)
+        some = (logits != float("-inf")).any(dim=-1, keepdim=True)
         weights = logits.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
     out = torch.matmul(weights.to(wide), v.to(wide)).to(q.dtype)
     return (out, log_sum_exp(logits, dim=-1)) if request.lse else out

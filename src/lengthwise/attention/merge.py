@@ -53,5 +53,5 @@ def merge(
 
 def log_sum_exp(x: Tensor, dim: int) -> Tensor:
     """Log of the sum of exponentials, whose gradient is zero where all are -inf, and not NaN."""
-    some = (x > float("-inf")).any(dim=dim, keepdim=True)
+    some = (x != float("-inf")).any(dim=dim, keepdim=True)
     return x.masked_fill(~some, 0.0).logsumexp(dim=dim).masked_fill(~some.squeeze(dim), float("-inf"))

@@ -33,7 +33,7 @@ class Plan:
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Any:
         """Attend: `[batch, heads, q, head_dim]` of q and the last dimension of v; with the log-sum-exp if asked for."""
-        if self.request.q_length == 0 or self.request.k_length == 0:
+        if 0 in (self.request.batch, self.request.q_length, self.request.k_length):
             # Zeros whose gradients are defined, and are zeros too: sums of nothing.
             nothing = k[..., :0].sum() + v[..., :0].sum()
             zeros = (q[..., :0].sum(-1, keepdim=True) + nothing).expand(*q.shape[:-1], v.shape[-1])

@@ -81,7 +81,7 @@ def _softmax(logits: Tensor, request: Request) -> Tensor:
     if request.normalizes:  # the logits are logarithms of the weights
         return logits.exp()
     # A row that sees nothing, or nothing but biases of -inf, would give 0/0: it is let see all and then set to zero.
-    some = (logits > float("-inf")).any(dim=-1, keepdim=True)
+    some = (logits != float("-inf")).any(dim=-1, keepdim=True)
     return logits.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
 
 

@@ -79,6 +79,7 @@ def attention_mask(request: Request) -> tuple[Tensor | None, bool]:
             seen = bias if visible is None else bias.masked_fill(~visible, float("-inf"))
             top = seen.detach().amax(dim=-1, keepdim=True)
             bias = bias - top.masked_fill(top.isinf(), 0.0)
-        # In float16 a far distance overflows to -inf, and a row of nothing else would give NaN.
-        bias = bias.to(dtype).clamp(min=torch.finfo(dtype).min)
+        # In float16 a far distance overflows to -inf, and a row of nothing else would give NaN; what bars a pair stays.
+        bars = bias == float("-inf")
+        bias = bias.to(dtype).clamp(min=torch.finfo(dtype).min).masked_fill(bars, float("-inf"))
     return bias if visible is None else bias.masked_fill(~visible, float("-inf")), False

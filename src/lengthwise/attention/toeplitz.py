@@ -26,7 +26,7 @@ from torch.nn.functional import pad
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.bias import Bias, DistanceBias, SumBias
 from lengthwise.errors import InvalidArgument
-from lengthwise.precision import autocasts
+from lengthwise.precision import autocasts, transforms_active
 
 _ROWS = 256
 """Queries in a block: more waste work above the diagonal, fewer leave the kernel's threads idle."""
@@ -58,11 +58,19 @@ class Toeplitz:
             return f"the kernel that reads the view is that of a CPU, and the queries are on {request.device.type}"
         if request.dropout:
             return "the kernel has no dropout"
+        if torch.compiler.is_exporting():
+            return "an exported program would need this package to run"
+        if not torch.compiler.is_compiling() and transforms_active():
+            return "the operator has a backward pass only, and a transform of torch.func or forward mode is active"
         return None
 
     def cost(self, request: Request) -> float:
         """Little above attention without a bias, but for small requests, which its blocks do not pay for."""
-        return 1.3 if request.q_length >= 2 and request.q_length * request.k_length >= 256 * 256 else 6.0
+        if request.q_length == 1:
+            return 6.0
+        # A compiler would make a graph for either answer to a question about lengths.
+        large = torch.compiler.is_compiling() or request.q_length * request.k_length >= 256 * 256
+        return 1.3 if large else 6.0
 
     def plan(self, request: Request) -> Run:
         """Form the vector; differentiable in what the bias has learned."""
@@ -75,7 +83,7 @@ class Toeplitz:
                 )
         none = torch.zeros(1, max(2 * keys - 1, 0), device=positions.device)
         values = functools.reduce(operator.add, vectors, none).expand(request.heads, -1)  # [heads, 2k - 1]
-        distance = torch.arange(1 - keys, keys, device=values.device)
+        distance = torch.arange(values.shape[1], device=values.device) - (keys - 1)
         hidden = torch.zeros_like(distance, dtype=torch.bool)
         if positions.causal:
             hidden = distance < 0
@@ -90,7 +98,7 @@ class Toeplitz:
                 q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
             width = max(q.shape[-1], v.shape[-1])  # the kernel knows one width only
             parts = (pad(x, (0, width - x.shape[-1])) if x.shape[-1] != width else x for x in (q, k, v))
-            mask = values if q.dtype == torch.float64 else values.float()
+            mask = values.to(torch.promote_types(q.dtype, torch.float32))
             out = by_distance(*parts, mask, *segments, request.scale, positions.causal, window)[0]
             return out[..., : v.shape[-1]]
 

@@ -77,7 +77,7 @@ class CoPE(nn.Module):
             content = _products(q, k)
             place = self._count(content * scale, positions)
             of_whole = q.to(content.dtype) @ self.table.to(content.dtype).T  # [batch, heads, q, P]
-            below = place.detach().long()
+            below = place.detach().nan_to_num().long()
             above = (below + 1).clamp(max=self.max_positions - 1)
             start = of_whole.gather(-1, below)
             z = start + (place - below) * (of_whole.gather(-1, above) - start)

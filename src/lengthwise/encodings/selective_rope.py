@@ -114,6 +114,8 @@ class SelectiveRoPE(nn.Module):
         total = steps.to(widest_float(hidden.device)).cumsum(dim=2)
         last = torch.zeros_like(total[:, :, :1].sum(2, keepdim=True)) if last is None else last
         total = total + last
+        if positions.q_segment is not None:
+            total = total - _before_document(total, steps, positions.q_segment)
         exponent = torch.arange(0, self.head_dim, 2, device=hidden.device, dtype=total.dtype) / self.head_dim
         angles = total * (self.temp_max * self.base**-exponent)
         return Rotation.of_angles(angles, angles), (tail, torch.cat((last, total), dim=2)[:, :, -1:])
@@ -124,3 +126,18 @@ class SelectiveRoPE(nn.Module):
             f"dim={self.dim}, kv_heads={self.kv_heads}, head_dim={self.head_dim}, rank={self.rank}, "
             f"base={self.base:g}, temp_max={self.temp_max:g}, conv={self.conv}"
         )
+
+
+def _before_document(total: Tensor, steps: Tensor, segment: Tensor) -> Tensor:
+    """The running sum before each token's document, where another one stands before it in the row.
+
+    A rotation alone would not need it; other encodings, which meet the rotated queries, do.
+    """
+    index = torch.arange(segment.shape[1], device=segment.device).expand_as(segment)
+    real = torch.where(segment == -1, -1, index).cummax(dim=1).values  # the last real token so far
+    before = torch.cat((torch.full_like(real[:, :1], -1), real[:, :-1]), dim=1)
+    other = segment != segment.gather(1, before.clamp(min=0))
+    begins = (segment != -1) & (before >= 0) & other
+    start = torch.where(begins, index, 0).cummax(dim=1).values  # 0: the first document of the row
+    place = start[:, None, :, None].expand(-1, total.shape[1], -1, total.shape[3])
+    return (total - steps).gather(2, place).masked_fill(place == 0, 0.0)

@@ -80,6 +80,8 @@ class Decoder(nn.Module):
     ) -> Int64[Tensor, "batch longer"]:
         """Greedy decoding: append the most likely token up to `new` times, without dropout after `model.eval()`.
 
+        An encoding that follows the length of the sequence is fixed to that of the prompt and `new` tokens.
+
         Args:
             tokens: prompts, at least one token each.
             new: how many tokens to add at most.
@@ -104,10 +106,16 @@ class Decoder(nn.Module):
                 "generate needs prompts padded on the left: the last column must be real in every row"
             )
         cache = KVCache(self.config.layers)
+        longest = tokens.shape[1] + new  # to which a length-dependent encoding is fixed from the first step on
         read = tokens
         done = torch.zeros(tokens.shape[0], dtype=torch.bool, device=tokens.device)
         for _ in range(new):
-            positions = None if attention_mask is None else Positions.padded(mask, new=read.shape[1])
+            if attention_mask is not None:
+                positions = Positions.padded(mask, new=read.shape[1])
+            else:
+                positions = Positions.step(cache.length, read.shape[1], device=tokens.device)
+            if self.stack.follows_length:
+                positions = positions.with_target(longest)
             read = self(read, positions, cache)[:, -1:].argmax(-1)  # [batch, 1]
             if stop is not None:
                 read = read.masked_fill(done[:, None], stop)

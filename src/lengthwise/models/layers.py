@@ -127,6 +127,7 @@ class Stack(nn.Module):
                     "in the list, and NoPE or another kind behind it"
                 )
         self.config = config
+        self.follows_length = any(cached_keys(one) == "rotated_at_target_length" for one in given)
         self.encodings = nn.ModuleList(dict.fromkeys(given))  # each once, in the order of the layers
         self.encoding_of_layer = [list(self.encodings).index(one) for one in given] or [0] * config.layers
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
@@ -153,6 +154,11 @@ class Stack(nn.Module):
     def _prepare(
         self, encoding: nn.Module | None, positions: Positions, batch: int, generator: torch.Generator | None
     ) -> Prepared:
+        if positions.target_length is None and positions.q_length != positions.k_length and self.follows_length:
+            raise InvalidArgument(
+                f"{type(encoding).__name__} follows the length of the sequence, and what is in the cache was made for "
+                "another: positions.with_target(length) fixes it, from the first call on"
+            )
         if self.training and getattr(encoding, "draws_each_row", False):
             positions = positions.for_rows(batch)
         return prepare(encoding, positions, generator=generator, training=self.training)
@@ -161,8 +167,7 @@ class Stack(nn.Module):
         config, positions = self.config, ready.positions
         rotation, raw_keys = ready.rotation, False
         if cache is not None and encoding is not None and rotation is not None:
-            rule = cached_keys(encoding)
-            raw_keys = rule == "raw" or (rule == "rotated_at_target_length" and positions.target_length is None)
+            raw_keys = cached_keys(encoding) == "raw"
             if not raw_keys and ready.rotation_of_new is not None:  # new keys are rotated, and join rotated ones
                 rotation = ready.rotation_of_new()
         request = Request(

@@ -1,0 +1,153 @@
+"""Attention with an encoding against causal attention without one: time, and memory at a long length.
+
+Each figure is the median of rounds in which `scaled_dot_product_attention` without a bias (causal) and ours take turns;
+the ratio is the median of the rounds' ratios. Memory is the peak of a new process beyond that of attention without a
+bias at the same length, forward and backward. "dense" is what other packages do: a bias of heads x length x length
+as the mask. The last lines decode one token with cached keys.
+
+    python benchmarks/attention.py [--length 4096] [--rounds 7] [--threads 2] [--memory 16384]
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+import lengthwise as lw
+
+HEADS, HEAD_DIM = 8, 64
+TARGETS = {  # forward, forward + backward; megabytes
+    "rotary": (1.1, 1.15),
+    "alibi": (1.3, 1.35),
+    "sandwich": (1.9, 1.9),
+    "t5": (1.8, 2.2),
+    "kerple": (1.8, 2.2),
+    "fire": (4.0, 6.0),
+}
+MEGABYTES = 256
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--length", type=int, default=4096)
+    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--threads", type=int, default=2)
+    arguments.add_argument("--memory", type=int, default=16384, help="length for memory; 0 leaves it out")
+    arguments.add_argument("--only", help=argparse.SUPPRESS)
+    chosen = arguments.parse_args()
+    torch.set_num_threads(chosen.threads)
+    if chosen.only:
+        print(peak(chosen.only, chosen.memory))
+        return
+    print(f"torch {torch.__version__}, {chosen.threads} threads, float32, [1, {HEADS}, {chosen.length}, {HEAD_DIM}]\n")
+    print(f"{'encoding':10} {'backend':9} {'pass':18} {'ours ms':>9} {'plain ms':>9} {'ratio':>6}  target")
+    for name, targets in TARGETS.items():
+        for backward, target in zip((False, True), targets, strict=True):
+            speed(name, chosen.length, chosen.rounds, backward, target)
+    for backward in (False, True):
+        speed("alibi", chosen.length, min(chosen.rounds, 3), backward, None, backend="sdpa")
+    if chosen.memory:
+        print(f"\npeak memory beyond attention without a bias, length {chosen.memory}, forward + backward")
+        plain = measured("none", chosen)
+        for name in TARGETS:
+            more = measured(name, chosen) - plain
+            print(f"{name:10} {more:8.0f} MB   target {MEGABYTES}: {met(more <= MEGABYTES)}", flush=True)
+    print("\none new token among 8192 cached keys, rotated keys in the cache, against no encoding (target 1.1)")
+    for name in TARGETS:
+        decode(name, 8192)
+
+
+def speed(name: str, length: int, rounds: int, backward: bool, target: float | None, backend: str = "auto") -> None:
+    """Print one line of the table."""
+    torch.manual_seed(0)
+    encoding = lw.build(name, lw.Dims(HEADS * HEAD_DIM, HEADS))
+    q, k, v, g = (torch.randn(1, HEADS, length, HEAD_DIM) for _ in range(4))
+    leaves = [q, k, v, *encoding.parameters()]
+    for leaf in leaves:
+        leaf.requires_grad_(backward)
+
+    def ours() -> Tensor:
+        return lw.attention(q, k, v, encoding, backend=backend)
+
+    def plain() -> Tensor:
+        return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    pairs = [(seconds(ours, leaves, g, backward), seconds(plain, leaves[:3], g, backward)) for _ in range(rounds + 1)]
+    pairs = pairs[1:]  # the first one warms up
+    mine, theirs = (1e3 * median(column) for column in zip(*pairs, strict=True))
+    ratio = median(a / b for a, b in pairs)
+    used = lw.explain_attention(q, k, v, encoding).chosen if backend == "auto" else "dense"
+    told = "" if target is None else f"{target}: {met(ratio <= target)}"
+    what = "forward + backward" if backward else "forward"
+    print(f"{name:10} {used:9} {what:18} {mine:9.1f} {theirs:9.1f} {ratio:6.2f}  {told}", flush=True)
+
+
+def seconds(run: Callable[[], Tensor], leaves: list[Tensor], grad: Tensor, backward: bool) -> float:
+    start = time.perf_counter()
+    if backward:
+        torch.autograd.grad(run(), leaves, grad, allow_unused=True)
+    else:
+        with torch.no_grad():
+            run()
+    return time.perf_counter() - start
+
+
+def peak(name: str, length: int) -> float:
+    """Megabytes that this process has held at most, after one forward and backward."""
+    encoding = lw.build(name, lw.Dims(HEADS * HEAD_DIM, HEADS))
+    q, k, v, g = (torch.randn(1, HEADS, length, HEAD_DIM) for _ in range(4))
+    leaves = [x.requires_grad_() for x in (q, k, v, *encoding.parameters())]
+    torch.autograd.grad(lw.attention(q, k, v, encoding), leaves, g, allow_unused=True)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+
+
+def measured(name: str, chosen: argparse.Namespace) -> float:
+    command = [
+        sys.executable,
+        __file__,
+        "--only",
+        name,
+        "--memory",
+        str(chosen.memory),
+        "--threads",
+        str(chosen.threads),
+    ]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def decode(name: str, keys: int) -> None:
+    """Print what one decoding step costs against attention alone."""
+    encoding = lw.build(name, lw.Dims(HEADS * HEAD_DIM, HEADS))
+    q = torch.randn(1, HEADS, 1, HEAD_DIM)
+    k, v = torch.randn(2, 1, HEADS, keys, HEAD_DIM)
+    positions = lw.Positions.step(keys - 1)
+
+    def ours() -> Tensor:
+        rotated = encoding.rotation(positions.new()).q(q) if "rotation" in lw.sites(encoding) else q
+        bias = encoding.logit_bias(positions) if "bias" in lw.sites(encoding) else None
+        return lw.attend(rotated, k, v, bias, positions)
+
+    def plain() -> Tensor:
+        return lw.attend(q, k, v, None, positions)
+
+    pairs = [(seconds(ours, [], q, False), seconds(plain, [], q, False)) for _ in range(30)][2:]
+    ratio = median(a / b for a, b in pairs)
+    mine, theirs = (1e3 * median(column) for column in zip(*pairs, strict=True))
+    print(f"{name:10} {mine:7.2f} ms, without {theirs:7.2f} ms, ratio {ratio:.2f}: {met(ratio <= 1.1)}", flush=True)
+
+
+def met(reached: bool) -> str:
+    return "met" if reached else "not met"
+
+
+if __name__ == "__main__":
+    main()
