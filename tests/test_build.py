@@ -98,3 +98,16 @@ def test_an_encoding_of_another_package_is_built_by_its_entry_point(
     finally:
         encodings._things.pop("far", None)
         sys.modules.pop("far_plugin", None)
+
+
+def test_a_sum_is_an_argument_too() -> None:
+    encoding = lw.build("randomized(rotary + alibi, longest=100)", DIMS)
+    assert lw.sites(encoding) == ("rotation", "bias")
+    assert encoding.longest == 100
+    with pytest.raises(lw.UnknownName, match="did you mean 'alibi'"):
+        lw.build("randomized(rotary + alibbi)", DIMS)
+
+
+def test_an_error_about_positions_names_the_encoding() -> None:
+    with pytest.raises(lw.InvalidArgument, match="Axial: positions of 2 axes are needed here"):
+        lw.prepare(lw.build("axial", DIMS), lw.Positions.sequence(4))

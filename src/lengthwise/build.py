@@ -37,6 +37,8 @@ def build(spec: str, dims: Dims) -> nn.Module:
 
 
 def _build(call: Call, dims: Dims, outermost: bool = False) -> nn.Module:
+    if call.name == "+":
+        return Combined(*(_build(part, dims) for part in call.args if isinstance(part, Call)))
     if outermost and call.name not in encodings:
         names = [*encodings, *patterns]
         if call.name not in names:
@@ -60,7 +62,7 @@ def _build(call: Call, dims: Dims, outermost: bool = False) -> nn.Module:
 def _argument(argument: object, dims: Dims) -> object:
     if not isinstance(argument, Call):
         return argument
-    if argument.name not in encodings and not (argument.args or argument.kwargs):
+    if argument.name != "+" and argument.name not in encodings and not (argument.args or argument.kwargs):
         hint = f"or quote it, {argument.name!r}, where a string is meant"
         raise UnknownName(
             f"unknown encoding {argument.name!r} as an argument: {nearest(argument.name, encodings)} {hint}"

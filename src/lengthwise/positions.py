@@ -205,7 +205,8 @@ class Positions:
         """
         if self.axes != axes or self.q.dim() != 3:
             raise InvalidArgument(
-                f"positions of {axes} axes are needed here, [batch or 1, length, {axes}], and these have {self.axes}"
+                f"positions of {axes} axes are needed here, [batch or 1, length, {axes}], and these have {self.axes}; "
+                "tokens in a row have one, for which the encodings of one axis are made"
             )
         return self.q, self.k
 

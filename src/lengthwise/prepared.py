@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from lengthwise.positions import Positions
 from lengthwise.query_key import Composed, QueryKeyMap
 from lengthwise.sites import SITES, Logits, direction
 
+T = TypeVar("T")
 Read = Callable[[Tensor, Any], tuple[QueryKeyMap | Bias | Logits, Any]]
 
 
@@ -115,16 +116,24 @@ def prepare(
     if mapping is not None:
         positions = mapping(positions, generator=generator, training=training)
     embed, rotation, bias, logits, read = (getattr(encoding, method, None) for method in SITES.values())
+    name = type(encoding).__name__
     return Prepared(
         positions,
         embed=None if embed is None else lambda x: embed(x, positions),
-        rotation=None if rotation is None else rotation(positions),
-        bias=None if bias is None else bias(positions),
+        rotation=None if rotation is None else _asked(rotation, positions, name),
+        bias=None if bias is None else _asked(bias, positions, name),
         logits=logits,
         normalizes=getattr(encoding, "normalizes", False),
         rotation_of_new=None if rotation is None else lambda: rotation(positions.new()),
         readers=() if read is None else (lambda hidden, state: read(hidden, positions, state),),
     )
+
+
+def _asked(method: Callable[[Positions], T], positions: Positions, name: str) -> T:
+    try:
+        return method(positions)
+    except InvalidArgument as error:  # among many encodings, which one?
+        raise error if name in str(error) else InvalidArgument(f"{name}: {error}") from error
 
 
 def join(parts: Sequence[Prepared], positions: Positions) -> Prepared:

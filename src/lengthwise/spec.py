@@ -16,7 +16,7 @@ from lengthwise.errors import InvalidArgument, SpecError, nearest
 
 @dataclass(frozen=True)
 class Call:
-    """One named thing with its arguments; an argument is a literal or another `Call`."""
+    """One named thing with its arguments; an argument is a literal or another `Call`, a sum the `Call` of "+"."""
 
     name: str
     args: tuple[object, ...]
@@ -117,6 +117,8 @@ def _call(node: ast.expr, text: str) -> Call:
 def _argument(node: ast.expr, text: str) -> object:
     if isinstance(node, ast.Name | ast.Call):
         return _call(node, text)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return Call("+", tuple(_sum(node, text)), {})
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):
