@@ -5,6 +5,7 @@ from lengthwise.testing.broken import claims as claims
 from lengthwise.testing.broken import contract as contract
 from lengthwise.testing.broken import learning as learning
 from lengthwise.testing.broken import precision as precision
+from lengthwise.testing.broken import reach as reach
 from lengthwise.testing.broken import state as state
 from lengthwise.testing.broken.registry import BROKEN, DIMS, Wrong
 

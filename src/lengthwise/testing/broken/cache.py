@@ -133,7 +133,7 @@ class CountsAcrossDocuments(nn.Module):
         return x + sinusoids(torch.arange(x.shape[1]) + start).to(x.dtype)
 
 
-@broken("a row of the batch learns its index", "batch_permuted", "padded_equals_alone")
+@broken("a row of the batch learns its index", "batch_permuted", "padded_equals_alone", "positions_matter")
 class KnowsItsRow(nn.Module):
     """An index of the batch taken for one of positions."""
 
@@ -144,7 +144,7 @@ class KnowsItsRow(nn.Module):
         return x * (1 + torch.arange(x.shape[0]).to(x.dtype)[:, None, None])
 
 
-@broken("distances are counted by index in a shard", "shards_equal_whole")
+@broken("distances are counted by index in a shard", "shards_equal_whole", "long_step_right")
 class IndexInAShard(nn.Module):
     """Right wherever the queries are the last keys."""
 

@@ -99,7 +99,7 @@ class LeansToOneSide(nn.Module):
         return DistanceBias(lambda distance: penalty(distance) - 0.5 * (distance < 0), positions)
 
 
-@broken("the mean position of all keys is subtracted", "pairwise", "shards_equal_whole")
+@broken("the mean position of all keys is subtracted", "pairwise", "long_step_right", "shards_equal_whole")
 class ClaimsPairs(nn.Module):
     """What a key gets depends on the other keys."""
 

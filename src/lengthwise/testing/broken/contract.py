@@ -85,6 +85,7 @@ class OneHeadBroadcasts(nn.Module):
     "shapes_fit",
     "backends_agree",
     "cache_equals_one_pass",
+    "long_step_right",
     "structure_equals_dense",
 )
 class TakesOneSequence(nn.Module):
@@ -173,6 +174,16 @@ class BroadcastsOnePosition(nn.Module):
 
     def embed_positions(self, x: Tensor, positions: Positions) -> Tensor:
         """The table of one token is added to all."""
+        return x + sinusoids(positions.q[..., 0] if positions.axes > 1 else positions.q).to(x.dtype)
+
+
+@broken("positions of two axes are taken for rows of a batch", "mismatch_refused")
+class LooksAtNoAxes(nn.Module):
+    """`check_tokens`, which does not look at axes, and then the tensor itself."""
+
+    def embed_positions(self, x: Tensor, positions: Positions) -> Tensor:
+        """Of the first axis, whatever the others say."""
+        positions.check_tokens(x)
         return x + sinusoids(positions.q[..., 0] if positions.axes > 1 else positions.q).to(x.dtype)
 
 

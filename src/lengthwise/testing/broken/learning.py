@@ -86,6 +86,60 @@ class LosesItsGradient(nn.Module):
         return DistanceBias(lambda d: penalty(d) * scale.view(-1, *[1] * d.dim()), positions)
 
 
+class Branching(Detaching):
+    """The cheapest attention backend, which looks at numbers to choose its road."""
+
+    def cost(self, request: Request) -> float:
+        """Always chosen."""
+        return -1.0
+
+    def plan(self, request: Request) -> Run:
+        """The reference on both roads."""
+        run = backends["reference"].plan(request)
+
+        def branched(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            if float(q.detach().sum()) > 0:
+                q = q.contiguous()
+            return run(q, k, v)
+
+        return branched
+
+
+@broken("the attention that is chosen by itself can't be compiled", "compiles_whole", backend=Branching())
+class CompilesByReference(nn.Module):
+    """Nothing is wrong with it: the backend beside it is wrong."""
+
+    def logit_bias(self, positions: Positions) -> Bias:
+        """Right."""
+        return DistanceBias(penalty, positions)
+
+
+@broken("the attention that is chosen by itself can't be exported", "exports_dynamic", backend=Branching())
+class ExportsByReference(CompilesByReference):
+    """The same, for the other check."""
+
+
+class FillsEmptyRows(Detaching):
+    """An attention backend that gives long rows without a key something."""
+
+    def plan(self, request: Request) -> Run:
+        """The reference, and a mean of nothing."""
+        run, segment = backends["reference"].plan(request), request.positions.q_segment
+
+        def filled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            out = run(q, k, v)
+            if segment is None or request.q_length <= 256:
+                return out
+            return out + (segment == -1)[:, None, :, None].to(out.dtype)
+
+        return filled
+
+
+@broken("rows of more than 256 queries that see nothing are no zeros", "empty_rows_zero", backend=FillsEmptyRows())
+class EmptyByReference(CompilesByReference):
+    """Nothing is wrong with it: the backend beside it is wrong."""
+
+
 @broken("frequencies are a buffer that is not saved", "meta_then_load", "angles_exact")
 class UnsavedFrequencies(nn.Module):
     """Garbage after the meta device and to_empty."""

@@ -108,7 +108,7 @@ class NarrowTables(nn.Module):
         return Rotation(q_cos, q_sin, k_cos, k_sin)
 
 
-@broken("distances are formed in the dtype of the queries", "far_equals_near")
+@broken("distances are formed in the dtype of the queries", "far_equals_near", "finite_far")
 class NarrowDistances(nn.Module):
     """A decay of whole logits, as far as bfloat16 can tell positions apart."""
 
@@ -135,7 +135,13 @@ class OverflowingBias(nn.Module):
         return PairBias(of_pair, positions)
 
 
-@broken("a scale that grows with the position overflows", "finite_far", "angles_exact", "positions_told_apart")
+@broken(
+    "a scale that grows with the position overflows",
+    "finite_far",
+    "angles_exact",
+    "long_step_right",
+    "positions_told_apart",
+)
 class OverflowingScale(nn.Module):
     """xPos without the factor that keeps it in range."""
 

@@ -12,10 +12,11 @@ from lengthwise.rotation import Rotation
 from lengthwise.testing.broken.registry import angles, broken
 
 _TABLES: dict[int, Tensor] = {}
+_GROWN: list[Tensor] = []
 _SCALES: dict[int, float] = {}
 
 
-@broken("dynamic NTK remembers the longest call", "no_memory_of_calls", "state_keeps_its_shape")
+@broken("dynamic NTK remembers the longest call", "no_memory_of_calls", "long_step_right", "state_keeps_its_shape")
 class RemembersTheLongest(nn.Module):
     """The base grows with the longest length seen, and never falls again."""
 
@@ -77,6 +78,46 @@ class SharesItsTable(nn.Module):
         return Rotation.of_angles(q, k)
 
 
+@broken("a table of the class grows, and is keyed without the base", "nothing_shared")
+class SharesAGrowingTable(nn.Module):
+    """Once it is long enough, it is read whatever the base is."""
+
+    claims = frozenset({"translation_invariant", "norm_preserving", "pairwise"})
+
+    def __init__(self, base: float = 10000.0) -> None:
+        super().__init__()
+        self.base = base
+
+    def rotation(self, positions: Positions) -> Rotation:
+        """Right for whoever made the table."""
+        if not positions.aligned:
+            q, k = (angles(place, base=self.base) for place in positions.one_axis())
+            return Rotation.of_angles(q, k)
+        if not _GROWN or positions.k_length > len(_GROWN[0]):
+            _GROWN[:] = [angles(torch.arange(positions.k_length), base=self.base)]
+        q, k = (_GROWN[0][place] for place in positions.one_axis())
+        return Rotation.of_angles(q, k)
+
+
+@broken("all modules read the table of the first one, which was made for 2000 positions", "nothing_shared")
+class SharesALongTable(nn.Module):
+    """Whatever ran before, twins are alike."""
+
+    claims = frozenset({"translation_invariant", "norm_preserving", "pairwise"})
+    max_position = 2000
+
+    def __init__(self, base: float = 10000.0) -> None:
+        super().__init__()
+        self.base = base
+
+    def rotation(self, positions: Positions) -> Rotation:
+        """Right for the first base."""
+        if 0 not in _TABLES:
+            _TABLES[0] = angles(torch.arange(2000), base=self.base)
+        q, k = (_TABLES[0][_within(place, 2000)] for place in positions.one_axis())
+        return Rotation.of_angles(q, k)
+
+
 @broken("a setting is kept outside the module, by its id", "copies_equal")
 class ForgetsInACopy(nn.Module):
     """A copy falls back to the default."""
@@ -105,6 +146,7 @@ class ForgetsInACopy(nn.Module):
     "copies_equal",
     "dtypes_kept",
     "gradients_exact",
+    "long_step_right",
     "meta_then_load",
     "no_memory_of_calls",
     "packed_equals_apart",
@@ -156,4 +198,10 @@ class DrawsByItsMode(nn.Module):
 def forget() -> None:
     """Empty the global tables, which are what is wrong with the encodings above."""
     _TABLES.clear()
+    _GROWN.clear()
     _SCALES.clear()
+
+
+def _within(place: Tensor, end: int) -> Tensor:
+    """Places, none of them negative: an index below zero would count from the end."""
+    return place if not place.numel() or int(place.min()) >= 0 else place + 2 * end

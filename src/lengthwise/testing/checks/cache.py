@@ -7,7 +7,8 @@ import itertools
 import torch
 from torch import Tensor
 
-from lengthwise.attention import attention
+from lengthwise.attention import attention, backends
+from lengthwise.errors import BackendRefused
 from lengthwise.testing.checks.registry import check
 from lengthwise.testing.probe import Probe, logits, visible
 from lengthwise.testing.subject import Subject
@@ -127,15 +128,20 @@ def shards_equal_whole(subject: Subject) -> None:
 
 @check("a query that sees nothing gives zeros", cause="a softmax over no key")
 def empty_rows_zero(subject: Subject) -> None:
-    """In float32 and float16, whatever backend is chosen."""
-    length = subject.fits(4)
-    mask = torch.zeros(2, length, dtype=torch.bool)
-    for dtype in (torch.float32, torch.float16):
+    """In three dtypes, by every backend that takes it; in more rows than a fast road takes at once, too."""
+    for dtype, wanted in ((torch.float32, 4), (torch.float16, 4), (torch.float64, 4), (torch.float32, 300)):
+        length = subject.fits(wanted)
         probe = Probe(subject, subject.build(dtype), dtype=dtype)
+        x, positions = probe.inputs(2, length), subject.padded(torch.zeros(2, length, dtype=torch.bool))
         with torch.no_grad():
-            for backend in ("reference", "auto"):
-                out = probe(probe.inputs(2, length), subject.padded(mask), backend=backend)
-                same(out, torch.zeros_like(out), f"rows without a key, {dtype}, backend {backend}")
+            for backend in ("auto", *backends):
+                try:
+                    out = probe(x, positions, backend=backend)
+                except BackendRefused:
+                    if backend in ("auto", "reference"):
+                        raise
+                    continue
+                same(out, torch.zeros_like(out), f"{length} rows without a key, {dtype}, backend {backend}")
 
 
 def _word(causal: bool) -> str:

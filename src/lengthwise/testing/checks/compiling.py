@@ -16,6 +16,7 @@ from lengthwise.testing.verdict import Broken, NotApplicable, agree
 
 _LENGTHS = (7, 9, 12, 17, 23)
 _GRAPHS = 2
+_BACKENDS = ("reference", "auto")
 
 
 @check(
@@ -29,18 +30,23 @@ def compiles_whole(subject: Subject) -> None:
     from torch._dynamo.testing import CompileCounter
 
     lengths = _lengths(subject)
-    layer, counter = _Layer(Probe(subject, subject.build())), CompileCounter()
-    reset()
-    try:
-        compiled = torch.compile(layer, fullgraph=True, backend=counter)
-        with torch.no_grad():
-            for length in lengths:
-                x, positions = layer.probe.inputs(1, length), subject.sequence(length)
-                agree(compiled(x, positions), layer(x, positions), output(torch.float32), f"compiled, {length} tokens")
-        if counter.frame_count > _GRAPHS:
-            raise Broken(f"{counter.frame_count} graphs for lengths {lengths}, where {_GRAPHS} are allowed")
-    finally:
+    for backend in _BACKENDS:
+        layer, counter = _Layer(Probe(subject, subject.build()), backend), CompileCounter()
         reset()
+        try:
+            compiled = torch.compile(layer, fullgraph=True, backend=counter)
+            with torch.no_grad():
+                for length in lengths:
+                    x, positions = layer.probe.inputs(1, length), subject.sequence(length)
+                    what = f"compiled, {length} tokens, backend {backend}"
+                    agree(compiled(x, positions), layer(x, positions), output(torch.float32), what)
+            if counter.frame_count > _GRAPHS:
+                raise Broken(
+                    f"{counter.frame_count} graphs for lengths {lengths} with backend {backend}, "
+                    f"where {_GRAPHS} are allowed"
+                )
+        finally:
+            reset()
 
 
 @check(
@@ -51,29 +57,30 @@ def compiles_whole(subject: Subject) -> None:
 def exports_dynamic(subject: Subject) -> None:
     """Exported at one length, run at others."""
     lengths = _lengths(subject)
-    layer = _Layer(Probe(subject, subject.build()))
     length = torch.export.Dim("length", min=2, max=subject.fits(1024))
     positions = subject.sequence(lengths[1])
     axis = 0 if positions.q.dim() == 1 else 1
     shapes: Any = {"x": {1: length}, "positions": [{axis: length}, {axis: length}, None, None, None, None]}
-    program = torch.export.export(
-        layer, (layer.probe.inputs(1, lengths[1]), positions), dynamic_shapes=shapes, strict=False
-    ).module()
-    with torch.no_grad():
-        for number in lengths:
-            x, positions = layer.probe.inputs(1, number), subject.sequence(number)
-            agree(program(x, positions), layer(x, positions), output(torch.float32), f"exported, {number} tokens")
+    for backend in _BACKENDS:
+        layer = _Layer(Probe(subject, subject.build()), backend)
+        inputs = (layer.probe.inputs(1, lengths[1]), positions)
+        program = torch.export.export(layer, inputs, dynamic_shapes=shapes, strict=False).module()
+        with torch.no_grad():
+            for number in lengths:
+                x, here = layer.probe.inputs(1, number), subject.sequence(number)
+                what = f"exported, {number} tokens, backend {backend}"
+                agree(program(x, here), layer(x, here), output(torch.float32), what)
 
 
 class _Layer(nn.Module):
     """A probe as a module, for compilers."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Probe, backend: str) -> None:
         super().__init__()
-        self.encoding, self.probe = probe.encoding, probe
+        self.encoding, self.probe, self.backend = probe.encoding, probe, backend
 
     def forward(self, x: Tensor, positions: Positions) -> Tensor:
-        return self.probe(x, positions)
+        return self.probe(x, positions, backend=self.backend)
 
 
 def _lengths(subject: Subject) -> list[int]:

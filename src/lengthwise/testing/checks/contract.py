@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -150,7 +149,7 @@ def inputs_unchanged(subject: Subject) -> None:
 
 @check(
     "embeddings that do not match their positions are refused",
-    cause="one position that broadcasts over many tokens: call positions.check_tokens(x)",
+    cause="positions that broadcast, or that are read without asking for their axes",
     sites=("embeddings",),
 )
 def mismatch_refused(subject: Subject) -> None:
@@ -161,14 +160,26 @@ def mismatch_refused(subject: Subject) -> None:
     probe = Probe(subject, subject.build())
     x = probe.inputs(1, length)
     zeros = torch.zeros(1, length, 1 if subject.axes > 1 else 2, dtype=torch.int64)
+    tokens = "positions.check_tokens(x) raises it"
+    axes = f"positions.{'one_axis()' if subject.axes == 1 else f'several_axes({subject.axes})'} raises it"
     wrong = {
-        "one position for all tokens": subject.sequence(1),
-        "positions of 3 rows for 1": subject.rows(subject.sequence(length), 3),
-        f"positions of {zeros.shape[2]} axes": Positions(zeros, zeros, causal=subject.causal),
+        f"one position for {length} tokens": (subject.sequence(1), tokens),
+        "positions of 3 rows for 1": (subject.rows(subject.sequence(length), 3), tokens),
+        f"positions of {zeros.shape[2]} axes where it reads {subject.axes}": (
+            Positions(zeros, zeros, causal=subject.causal),
+            axes,
+        ),
     }
-    for what, positions in wrong.items():
-        if not _refuses(lambda positions=positions: prepare(probe.encoding, positions).embed(x)):  # pyright: ignore[reportOptionalCall]
-            raise Broken(f"{what} passed without an InvalidArgument")
+    for what, (positions, remedy) in wrong.items():
+        try:
+            prepare(probe.encoding, positions).embed(x)  # pyright: ignore[reportOptionalCall]
+        except InvalidArgument:
+            continue
+        except Exception as error:
+            found = f"raised {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        else:
+            found = "passed"
+        raise Broken(f"{what} {found}, where InvalidArgument is expected: {remedy}")
 
 
 @check("a position past the table is an error on the host", cause="an index that is clamped, or not looked at")
@@ -187,14 +198,6 @@ def past_the_table_refused(subject: Subject) -> None:
         except (IndexError, ValueError):
             continue
         raise Broken(f"{what}: positions {start} to {start + length - 1} passed a table of {end} without an error")
-
-
-def _refuses(call: Callable[[], Any]) -> bool:
-    try:
-        call()
-    except InvalidArgument:
-        return True
-    return False
 
 
 def _expect(what: str, x: Tensor, shape: Any, case: object) -> None:

@@ -1,11 +1,10 @@
-"""No hidden state: neither earlier calls, nor other modules, nor a global generator decide a result."""
+"""No hidden state: neither earlier calls nor a global generator decide a result."""
 
 from __future__ import annotations
 
 import copy
-import inspect
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +12,7 @@ from torch import Tensor, nn
 from lengthwise.testing.checks.registry import check
 from lengthwise.testing.probe import Probe
 from lengthwise.testing.subject import Subject
-from lengthwise.testing.tolerances import output
-from lengthwise.testing.verdict import Broken, NotApplicable, agree, same
+from lengthwise.testing.verdict import Broken, same
 
 
 @check("the order of calls never matters", cause="a table that grows, or the longest length remembered")
@@ -35,30 +33,6 @@ def no_memory_of_calls(subject: Subject) -> None:
         fresh = [call(Probe(subject, subject.build())) for call in reversed(calls)][::-1]
     for number, (one, other) in enumerate(zip(forwards, fresh, strict=True)):
         same(one, other, f"call {number + 1} of {len(calls)} on a used module, against a fresh one")
-
-
-@check("two modules with other settings share nothing", cause="a global table keyed without all that decides it")
-def nothing_shared(subject: Subject) -> None:
-    """A twin whose setting is doubled goes first; then rows of a call are compared with those of a longer one."""
-    twins = list(_twins(subject))
-    if not twins:
-        raise NotApplicable("it has no numeric setting to change")
-    lengths = [(subject.fits(n), subject.fits(n + 6)) for n in (21, 31, 41, 51, 61)]
-    plain = Probe(subject, subject.build())
-    with torch.no_grad():
-        for (length, longer), (setting, twin) in zip(lengths, twins, strict=False):
-            if longer == length:
-                raise NotApplicable("its table is too short")
-            other = Probe(subject, twin)
-            x = plain.inputs(1, longer)
-            other(x[:, :length], subject.sequence(length))
-            after = plain(x[:, :length], subject.sequence(length))
-            whole = plain(x, subject.sequence(longer))
-            if not subject.causal or not _prefix(plain, subject):
-                raise NotApplicable("its rows depend on the length, so that no longer call can tell")
-            agree(
-                after, whole[:, :, :length], output(torch.float32, longer), f"after a twin with another {setting} ran"
-            )
 
 
 @check("copies give the same numbers", cause="settings that are not carried along")
@@ -103,35 +77,3 @@ def draws_from_generator(subject: Subject) -> None:
         if not torch.equal(torch.get_rng_state(), state):
             torch.set_rng_state(state)
             raise Broken("the global generator moved")
-
-
-def _twins(subject: Subject) -> Iterator[tuple[str, nn.Module]]:
-    """Fresh modules of the same class with one numeric setting doubled, as far as they can be made."""
-    one = subject.build()
-    try:
-        parameters: Mapping[str, inspect.Parameter] = inspect.signature(subject.type).parameters
-    except (TypeError, ValueError):
-        return
-    if not all(hasattr(one, name) for name in parameters):
-        parameters = {name: part for name, part in parameters.items() if hasattr(one, name) or _needed(part)}
-    if not all(hasattr(one, name) for name in parameters):
-        return
-    values = {name: getattr(one, name) for name in parameters}
-    for name, value in values.items():
-        if isinstance(value, float) and value:
-            try:
-                twin = subject.type(**values | {name: value * 2})
-            except (TypeError, ValueError, RuntimeError):
-                continue
-            yield name, twin
-
-
-def _needed(parameter: inspect.Parameter) -> bool:
-    return parameter.default is inspect.Parameter.empty
-
-
-def _prefix(probe: Probe, subject: Subject) -> bool:
-    """Whether rows of a causal pass are those of a shorter one."""
-    x = probe.inputs(1, subject.fits(15))
-    whole, part = probe(x, subject.sequence(x.shape[1])), probe(x[:, :11], subject.sequence(subject.fits(11)))
-    return torch.allclose(part, whole[:, :, : part.shape[2]], atol=1e-4)
