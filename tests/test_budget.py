@@ -14,13 +14,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+def shown() -> str:
+    """The file that CONTRIBUTING shows."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    start = text.index('    """A learned penalty in proportion to distance."""\n')
+    return textwrap.dedent(text[start : text.index("`heads` is filled in", start)])
+
+
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one installed package: the file from CONTRIBUTING and its entry point, and nothing else."""
-    blocks = (ROOT / "CONTRIBUTING.md").read_text().split("\n\n    import torch\n", 1)[1]
-    shown = "    import torch\n" + blocks.split("\n\n`heads` is filled in", 1)[0]
+    source = shown().replace('@encodings.register("decay")\n', "")  # an entry point names it instead
     folder = tmp_path_factory.mktemp("packages")
-    source = textwrap.dedent(shown).replace('@encodings.register("decay")\n', "")  # an entry point names it instead
     (folder / "decaying.py").write_text(source)
     info = folder / "decaying-1.0.dist-info"
     info.mkdir()
@@ -63,3 +68,12 @@ def test_the_kit_finds_it_right(elsewhere: Path) -> None:
     assert {"nonincreasing", "cache_equals_one_pass"} <= {one["check"] for one in report["checks"]}
     named = call(elsewhere, "check", "decaying:Decay")
     assert named.returncode == 0, named.stdout + named.stderr
+
+
+def test_what_is_shown_passes_the_style_of_this_repository(tmp_path: Path) -> None:
+    file = tmp_path / "decay.py"
+    file.write_text(shown().rstrip() + "\n")
+    ruff = [sys.executable, "-m", "ruff"]
+    for command in (["check", "--config", ROOT / "pyproject.toml"], ["format", "--check", "--line-length", "120"]):
+        done = subprocess.run([*ruff, *command, file], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

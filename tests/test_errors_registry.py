@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -109,16 +110,26 @@ def test_a_name_of_its_own_is_found_without_asking_other_packages(fruits: Regist
 def test_a_plugin_that_can_not_be_loaded_is_named_each_time(fruits: Registry[object], plugin) -> None:
     plugin("mango = fruit_plugin:Mango", "raise RuntimeError('rotten')")
     for _ in range(2):
-        with pytest.raises(LengthwiseError, match=r"fruit 'mango' .*'fruit_plugin:Mango': RuntimeError: rotten"):
+        with pytest.raises(
+            LengthwiseError,
+            match=r"fruit 'mango' of the package 'fruit-plugin' .*'fruit_plugin:Mango': RuntimeError: rotten",
+        ):
             fruits["mango"]
 
 
-def test_a_plugin_that_takes_a_used_name_is_named_each_time(fruits: Registry[object], plugin) -> None:
-    plugin("apple = fruit_plugin:Mango", "class Mango: pass")
-    fruits.register("apple")(object())
-    for _ in range(2):
-        with pytest.raises(LengthwiseError, match=r"fruit 'apple' .*fruit_plugin:Mango.* is taken"):
-            list(fruits)
+@pytest.mark.parametrize(
+    ("name", "why"), [("apple", "is taken"), ("my-apple", "that a spec can hold"), ("plum", "no attribute|has no")]
+)
+def test_a_plugin_that_can_not_be_used_stops_nothing_else(
+    fruits: Registry[object], plugin, name: str, why: str
+) -> None:
+    plugin(f"{name} = fruit_plugin:{'Mango' if name != 'plum' else 'Plum'}", "class Mango: pass")
+    apple = object()
+    fruits.register("apple")(apple)
+    assert list(fruits) == ["apple"]
+    assert fruits["apple"] is apple
+    assert re.search(why, str(fruits.broken[name]))
+    assert "fruit-plugin" in str(fruits.broken[name])
 
 
 def test_an_entry_point_that_is_a_module_is_loaded_for_what_it_registers(fruits: Registry[object], plugin) -> None:

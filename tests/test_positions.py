@@ -328,3 +328,30 @@ def test_positions_are_an_argument_of_exported_programs() -> None:
         distance, visible = program.module()(positions)
         assert torch.equal(distance, positions.distance())
         assert torch.equal(visible, positions.visible())
+
+
+def test_a_grid_has_all_its_points_the_last_axis_fastest_and_each_sees_all() -> None:
+    grid = Positions.grid(2, 3)
+    assert grid.q.tolist() == [[[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]]
+    assert grid.k is grid.q
+    assert (grid.axes, grid.q_length, grid.causal, grid.visible()) == (2, 6, False, None)
+    assert Positions.grid(2, 2, 2).axes == 3
+    assert Positions.grid(0, 3).q_length == 0
+    with pytest.raises(InvalidArgument, match="at least one size"):
+        Positions.grid()
+    with pytest.raises(InvalidArgument, match="must not be negative"):
+        Positions.grid(-1, 2)
+
+
+def test_a_part_sees_what_it_saw_in_the_whole() -> None:
+    whole = Positions.padded(torch.tensor([[0, 1, 1, 1, 1], [1, 1, 1, 1, 1]]))
+    part = whole.part(slice(1, 4), slice(2, 5))
+    assert torch.equal(part.visible(), whole.visible()[:, 1:4, 2:5])
+    assert torch.equal(part.distance(), whole.distance()[:, 1:4, 2:5])
+    assert not part.aligned
+
+
+def test_a_target_length_changes_nothing_else() -> None:
+    fixed = Positions.step(3, 2).with_target(9)
+    assert (fixed.target_length, fixed.aligned) == (9, True)
+    assert torch.equal(fixed.q, Positions.step(3, 2).q)

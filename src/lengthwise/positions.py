@@ -150,6 +150,24 @@ class Positions:
         _check_count("keys", keys)
         return cls(torch.arange(queries, device=device), torch.arange(keys, device=device), causal=False)
 
+    @classmethod
+    def grid(cls, *sizes: int, causal: bool = False, device: torch.device | str | None = None) -> Positions:
+        """All points of a grid, the last axis fastest: `grid(rows, columns)` for the patches of an image.
+
+        Every point sees every other, unless `causal`; then it sees those before it in this order.
+
+        Example:
+            >>> Positions.grid(2, 2).q.tolist()
+            [[[0, 0], [0, 1], [1, 0], [1, 1]]]
+        """
+        for size in sizes:
+            _check_count("a size of a grid", size)
+        if not sizes:
+            raise InvalidArgument("a grid has at least one size: grid(rows, columns)")
+        axes = torch.meshgrid(*(torch.arange(size, device=device) for size in sizes), indexing="ij")
+        place = torch.stack([axis.flatten() for axis in axes], dim=-1)[None]  # [1, points, axes]
+        return cls(place, place, causal=causal)
+
     # --- what is asked of it ------------------------------------------------------------------------------------
 
     @property

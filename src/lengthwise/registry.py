@@ -2,12 +2,13 @@
 
 A name is registered by a decorator in the file that defines the thing, or by another package through
 a Python entry point of the registry's group; entry points are read when a name is first asked for
-that the package itself does not have, or when everything is listed.
+that the package itself does not have, or when everything is listed. One that can't be loaded is told when it is
+asked for, and stops nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Generic, TypeVar
@@ -30,6 +31,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self.group = group
         self._things: dict[str, T] = {}
+        self._broken: dict[str, LengthwiseError] = {}
         self._entry_points_read = False
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -49,6 +51,8 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name not in self._things:
             self._read_entry_points()
+        if name not in self._things and name in self._broken:
+            raise self._broken[name]
         if name not in self._things:
             raise UnknownName(f"unknown {self.kind} {name!r}: {nearest(name, self._things)}")
         return self._things[name]
@@ -81,18 +85,28 @@ class Registry(Generic[T]):
                 return name
         raise UnknownName(f"{thing!r} is not a registered {self.kind}")
 
+    @property
+    def broken(self) -> Mapping[str, LengthwiseError]:
+        """Entry points of other packages that could not be loaded, by name; the rest works without them."""
+        self._read_entry_points()
+        return self._broken
+
     def _read_entry_points(self) -> None:
         if self._entry_points_read:
             return
         self._entry_points_read = True  # first, since what is loaded may ask for a name itself
         for point in entry_points(group=self.group):
             try:
+                if not point.name.isidentifier():
+                    raise InvalidArgument("a name has to be one that a spec can hold: letters, digits and _")
                 thing = point.load()
                 if not isinstance(thing, ModuleType):  # a module registers its own things as it is loaded
                     self.register(point.name)(thing)
-            except Exception as error:
-                self._entry_points_read = False  # so that the fault is told again, and not passed over next time
-                raise LengthwiseError(
-                    f"the {self.kind} {point.name!r} of another package could not be loaded "
+            except Exception as error:  # whatever another package does, it is told under its name, when it is asked for
+                package = point.dist.name if point.dist is not None else "another package"
+                told = LengthwiseError(
+                    f"the {self.kind} {point.name!r} of the package {package!r} could not be loaded "
                     f"from {point.value!r}: {type(error).__name__}: {error}"
-                ) from error
+                )
+                told.__cause__ = error
+                self._broken[point.name] = told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, overload
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -30,6 +31,8 @@ def attention(
     hidden: Tensor | None = ...,
     state: Any = ...,
     return_lse: Literal[False] = ...,
+    training: bool = ...,
+    generator: torch.Generator | None = ...,
 ) -> Tensor: ...
 @overload
 def attention(
@@ -45,6 +48,8 @@ def attention(
     hidden: Tensor | None = ...,
     state: Any = ...,
     return_lse: Literal[True],
+    training: bool = ...,
+    generator: torch.Generator | None = ...,
 ) -> tuple[Tensor, Tensor]: ...
 
 
@@ -61,6 +66,8 @@ def attention(
     hidden: Float[Tensor, "batch q dim"] | None = None,
     state: Any = None,
     return_lse: bool = False,
+    training: bool = False,
+    generator: torch.Generator | None = None,
 ) -> Any:
     """Softmax attention with a positional encoding (Vaswani et al. 2017, eq. 1, and the encoding's own paper).
 
@@ -79,6 +86,8 @@ def attention(
         hidden: hidden states of the queries' tokens, for an encoding that reads them.
         state: what it said of earlier tokens; a loop that needs the next state calls `Prepared.read` itself.
         return_lse: return the log-sum-exp of each row's logits too, for `merge`.
+        training: make the draws that belong to training, of encodings that draw positions; as for `prepare`.
+        generator: source of these draws.
 
     Returns:
         `[batch, heads, q, value_dim]`; with `return_lse` a pair with the log-sum-exp `[batch, heads, q]`, in float32 or
@@ -94,7 +103,8 @@ def attention(
         >>> lw.attention(q, k, v, lw.ALiBi(heads=8)).shape
         torch.Size([1, 8, 16, 64])
     """
-    q, k, request = _request(q, k, v, encoding, positions, scale, dropout, hidden, state, return_lse)
+    draws = training, generator
+    q, k, request = _request(q, k, v, encoding, positions, scale, dropout, hidden, state, return_lse, draws)
     return plan(request, backend)(q, k, v)
 
 
@@ -185,13 +195,15 @@ def _request(
     hidden: Tensor | None,
     state: Any,
     lse: bool = False,
+    draws: tuple[bool, torch.Generator | None] = (False, None),
 ) -> tuple[Tensor, Tensor, Request]:
     if isinstance(encoding, Prepared):
         if positions is not None and positions is not encoding.positions:
             raise InvalidArgument("a Prepared has its positions already: do not pass positions with it")
         prepared = encoding
     else:
-        prepared = prepare(encoding, Request.of(q, k, v, positions, scale=scale, dropout=dropout).positions)
+        known = Request.of(q, k, v, positions, scale=scale, dropout=dropout).positions
+        prepared = prepare(encoding, known, training=draws[0], generator=draws[1])
     if prepared.readers:
         if hidden is None:
             raise InvalidArgument(

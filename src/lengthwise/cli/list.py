@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,9 @@ class List:
         out.print(_table(("task", "measured by", "what a model has to do"), rows, long=2))
         rows = [(name, summary(type(backend))) for name, backend in backends.items()]
         out.print(_table(("attention backend", "what it is"), rows, long=1))
+        for registry in (encodings, patterns, tasks, backends):
+            for error in registry.broken.values():
+                print(f"lengthwise: {error}", file=sys.stderr)
         return 0
 
 

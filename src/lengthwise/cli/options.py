@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import tyro
@@ -13,7 +15,8 @@ Verbose = Annotated[bool, tyro.conf.arg(aliases=["-v"], help_behavior_hint=""), 
 
 def console() -> Console:
     """Where results go; markup in the texts of users is not read."""
-    return _Console(markup=False, highlight=False)
+    narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return _Console(markup=False, highlight=False, width=None if narrow else 200)  # a pipe has no edge to cut at
 
 
 class _Console(Console):

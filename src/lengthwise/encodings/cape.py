@@ -8,6 +8,8 @@
 Likhomanenko et al. 2021 (2106.03143, id and text of the paper UNVERIFIED); the facts are those of `gcambara/cape`,
 `cape/cape.py`, a port near the authors, not their own code. It scales the embeddings by sqrt(dim) and has a factor on
 all frequencies: both are the model's choice and not made here. Its form for images is left out.
+Draws are made by `lengthwise.prepare(..., training=True)`, which models of ours call while they train; `.train()` alone
+makes none.
 """
 
 from __future__ import annotations

@@ -12,8 +12,10 @@ draws belong to training, and evaluation is deterministic, in one of two ways:
   exact, but neighbours are always 1 apart. Where `longest` is far above the trained lengths a model hardly ever met
   that, and fails even at these lengths: choose `longest` near the lengths in use.
 - "spread", the default: p -> floor((p + 1)(longest + 1) / (n + 1)) - 1, the mean of the drawn r_p, as in training on
-  average; as given where n is above `longest`. It depends on n: set `target_length` of the positions to decode with a
-  cache of rotated keys.
+  average; as given where n is above `longest`. It depends on n: `positions.with_target(length)` fixes it, to decode
+  with a cache of rotated keys.
+Draws and maps are made by `lengthwise.prepare(..., training=...)`, which `attention(..., training=...)` and models of
+ours call; `.train()` alone makes none, and a method of the encoding called by itself sees positions as they are.
 There is one draw for each call of `lengthwise.prepare`: one a layer where each layer has an encoding of its own. The
 reference's path for relative encodings indexes a table of half the size that it needs, and is not followed.
 """

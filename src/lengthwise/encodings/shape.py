@@ -9,6 +9,8 @@ can't rest on absolute positions. PE are the sinusoids of Vaswani et al., interl
 Where the code differs, this does not follow it: its draw leaves out `max_shift` itself; it evaluates at the shift
 `max_shift`, not at 0; and both come from slices of a table, which fail once length and shift pass its end. Here the
 largest shift can be drawn, evaluation is at 0, where this is `Sinusoidal`, and there is no table.
+Draws are made by `lengthwise.prepare(..., training=True)`, which models of ours call while they train; `.train()` alone
+makes none.
 """
 
 from __future__ import annotations
