@@ -27,10 +27,9 @@ class Layer(nn.Module):
         ready, state = ready.read(x, None if cache is None else cache.get("state"))
         q, k = ready.rotation_of_new()(q, k)  # new keys at their own positions; the cache holds rotated ones
         if cache is not None:
-            k, v = (
-                torch.cat((cache[name], new), dim=2) if name in cache else new for name, new in (("k", k), ("v", v))
-            )
-            cache.update(k=k, v=v, state=state)
+            past = cache.get("keys and values", (k[:, :, :0], v[:, :, :0]))
+            k, v = (torch.cat(pair, dim=2) for pair in zip(past, (k, v), strict=True))
+            cache.update({"keys and values": (k, v), "state": state})
         return lw.attend(q, k, v, ready.bias, ready.positions).transpose(1, 2).flatten(2)
 
 

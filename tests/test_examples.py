@@ -16,6 +16,7 @@ SAYS = {
     "02": "a cached step is the last row of one pass: True",
     "03": "acts on: ('bias',)",
     "04": "learned   48",
+    "05": "decoding with a cache is one pass: True",
 }
 
 
