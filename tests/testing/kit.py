@@ -69,6 +69,11 @@ SETTINGS = (
     "t5(bidirectional=True)",
     "t5(buckets=8, max_distance=6)",
     "selective_rope(conv=1)",
+    "rotary + shaw",
+    "rotary + path",
+    "rotary + deberta",
+    "rotary + cope",
+    "rotary + dape(kerple)",
 )
 HEADS = (1, 3, 6)
 
