@@ -79,7 +79,8 @@ def _long_step(subject: Subject, probe: Probe, x: Tensor, keys: int) -> None:
     whole, short = torch.arange(keys), min(5, keys)
     few = torch.unique(torch.tensor([0, 1, keys // 3, keys // 2, keys - 2, keys - 1]).clamp(0, keys - 1))
     with torch.no_grad():
-        before = probe(x[:, :short], subject.sequence(short, target=False))
+        first = x[:, :short]
+        before = probe(first, subject.sequence(short, target=False))
         step = subject.part(whole[-1:], whole, target=False)
         if "hidden" in subject.sites:
             prepared, hidden = probe.prepare_step(x, step)
@@ -94,7 +95,7 @@ def _long_step(subject: Subject, probe: Probe, x: Tensor, keys: int) -> None:
         for name, out in outs.items():
             finite(out, f"attention of one query to {keys} keys, backend {name}")
         agree(outs["auto"], outs["reference"], 4 * output(torch.float32, keys), f"backend auto, {keys} keys")
-        after = probe(probe.inputs(1, short), subject.sequence(short, target=False))
+        after = probe(first, subject.sequence(short, target=False))
         same(after, before, f"a call of {short} tokens, after one of {keys}")
         normalizes = getattr(probe.encoding, "normalizes", False)
         if "pairwise" not in subject.claims or "hidden" in subject.sites or normalizes:
