@@ -125,3 +125,10 @@ def test_a_bias_of_no_queries_and_keys_is_empty() -> None:
     bias = DistanceBias(lambda distance: distance.float().expand(HEADS, *distance.shape), Positions.sequence(0))
     assert bias.dense().shape == (HEADS, 0, 0)
     assert bias.vector().shape == (HEADS, 0)
+
+
+def test_a_function_of_distance_that_forgets_its_heads_is_told_what_it_gave() -> None:
+    bias = DistanceBias(lambda distance: -distance.float(), Positions.sequence(5))
+    for use in (bias.dense, bias.vector, lambda: bias.block(slice(0, 2), slice(0, 3))):
+        with pytest.raises(InvalidArgument, match=r"of_distance gave \[.*\] for distances of \[.*\]: it gives \[heads"):
+            use()

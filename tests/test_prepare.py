@@ -81,3 +81,12 @@ def test_what_is_no_module_is_refused_and_not_taken_for_an_encoding_that_does_no
     q = torch.zeros(1, 2, 3, 4)
     with pytest.raises(lw.InvalidArgument, match=r"an encoding is a torch\.nn\.Module"):
         lw.attention(q, q, q, encoding)
+
+
+def test_a_bias_that_is_a_bare_tensor_is_told() -> None:
+    class Bare(nn.Module):
+        def logit_bias(self, positions):
+            return positions.distance().float()[None]
+
+    with pytest.raises(lw.InvalidArgument, match=r"Bare.logit_bias returned Tensor, and not a Bias: DenseBias"):
+        lw.prepare(Bare(), Positions.sequence(3))

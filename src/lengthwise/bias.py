@@ -51,12 +51,12 @@ class DistanceBias(Bias):
         keys = self.positions.k_length
         if self.positions.aligned and self.positions.q_length != 1:  # 2k - 1 distances in place of q * k
             return self.vector()[:, distance + keys - 1].movedim(0, -3)
-        return self.of_distance(distance).movedim(0, -3)  # from [heads, (batch,) q, k]
+        return self._values(distance).movedim(0, -3)  # from [heads, (batch,) q, k]
 
     def block(self, rows: slice, columns: slice) -> Float[Tensor, "*batch heads rows columns"]:
         """Values of some queries and keys; see `Bias.block`."""
         q, k = self.positions.one_axis()
-        return self.of_distance(q[..., rows].unsqueeze(-1) - k[..., columns].unsqueeze(-2)).movedim(0, -3)
+        return self._values(q[..., rows].unsqueeze(-1) - k[..., columns].unsqueeze(-2)).movedim(0, -3)
 
     def vector(self) -> Float[Tensor, "heads distances"]:
         """Values at all distances `-(k - 1) ... k - 1` of `k` keys; entry `k - 1` is distance 0.
@@ -68,7 +68,16 @@ class DistanceBias(Bias):
             raise InvalidArgument("a vector of all distances exists for aligned positions only: use dense()")
         keys = self.positions.k_length
         several = torch.sym_max(2 * keys - 1, 0)  # none of no keys
-        return self.of_distance(torch.arange(several, device=self.positions.device) - (keys - 1))
+        return self._values(torch.arange(several, device=self.positions.device) - (keys - 1))
+
+    def _values(self, distance: Tensor) -> Tensor:
+        values = self.of_distance(distance)
+        if values.shape[1:] != distance.shape or values.dim() != distance.dim() + 1:
+            raise InvalidArgument(
+                f"of_distance gave {list(values.shape)} for distances of {list(distance.shape)}: it gives "
+                f"[heads, *{list(distance.shape)}]"
+            )
+        return values
 
 
 @dataclass(frozen=True, eq=False)

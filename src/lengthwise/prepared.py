@@ -117,11 +117,16 @@ def prepare(
         positions = mapping(positions, generator=generator, training=training)
     embed, rotation, bias, logits, read = (getattr(encoding, method, None) for method in SITES.values())
     name = type(encoding).__name__
+    laid = None if bias is None else _asked(bias, positions, name)
+    if laid is not None and not isinstance(laid, Bias):
+        raise InvalidArgument(
+            f"{name}.logit_bias returned {type(laid).__name__}, and not a Bias: DenseBias(values) makes one of a tensor"
+        )
     return Prepared(
         positions,
         embed=None if embed is None else lambda x: embed(x, positions),
         rotation=None if rotation is None else _asked(rotation, positions, name),
-        bias=None if bias is None else _asked(bias, positions, name),
+        bias=laid,
         logits=logits,
         normalizes=getattr(encoding, "normalizes", False),
         rotation_of_new=None if rotation is None else lambda: rotation(positions.new()),
