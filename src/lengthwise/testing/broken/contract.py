@@ -138,6 +138,7 @@ class RoundsInEveryDtype(nn.Module):
     "packed_equals_apart",
     "padded_equals_alone",
     "state_keeps_its_shape",
+    "long_step_right",
 )
 class EmbedsInPlace(nn.Module):
     """`x += table`."""
