@@ -63,3 +63,9 @@ def close() -> Close:
         torch.testing.assert_close(actual, expected, rtol=allowed, atol=allowed, check_dtype=False)
 
     return check
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest first, so that no process is left alone with one at the end."""
+    long = ("testing", "attention", "report")
+    items.sort(key=lambda item: not any(f"tests/{name}/" in item.path.as_posix() for name in long))
