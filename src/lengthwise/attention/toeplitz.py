@@ -31,6 +31,9 @@ from lengthwise.precision import autocasts, transforms_active
 _ROWS = 256
 """Queries in a block: more waste work above the diagonal, fewer leave the kernel's threads idle."""
 
+_LOGITS = 2**21
+"""Gradients of logits that are held at a time."""
+
 _ARGUMENTS = (
     "Tensor q, Tensor k, Tensor v, Tensor values, Tensor? q_segment, Tensor? k_segment, "
     "float scale, bool causal, int window"
@@ -174,9 +177,8 @@ def _back(
         dk[:, :, columns] += more_k
         dv[:, :, columns] += more_v
         if learned:
-            sums = _diagonal_sums(_logit_gradient(*given, *part, mask, scale))
-            start = _first(rows, columns, q.shape[2], k.shape[2])
-            dvalues[:, start : start + sums.shape[1]] += sums
+            _add_diagonals(dvalues, rows, columns, (grad, q, out, lse), part[1:], mask, scale, k.shape[2])
+    del backwards, values_backwards
     return dq, dk.flip(2), dv.flip(2), dvalues
 
 
@@ -228,6 +230,28 @@ def _blocks(
 def _first(rows: slice, columns: slice, queries: int, keys: int) -> int:
     """Where in the vector the pair of the first row and the first column stands."""
     return 2 * keys - 1 - queries + rows.start - (keys - 1 - columns.start)
+
+
+def _add_diagonals(
+    dvalues: Tensor,
+    rows: slice,
+    columns: slice,
+    of_queries: tuple[Tensor, Tensor, Tensor, Tensor],
+    of_keys: tuple[Tensor, Tensor],
+    mask: Tensor,
+    scale: float,
+    keys: int,
+) -> None:
+    """Add what a block gives to the gradient of the vector, a few of its rows at a time."""
+    grad, q, out, lse = of_queries
+    several = max(1, _LOGITS // (q.shape[0] * q.shape[1] * (columns.stop - columns.start)))
+    for start in range(rows.start, rows.stop, several):
+        here = slice(start, min(start + several, rows.stop))
+        given = grad[:, :, here], out[:, :, here], lse[:, :, here], q[:, :, here]
+        own = mask[:, :, here.start - rows.start : here.stop - rows.start]
+        sums = _diagonal_sums(_logit_gradient(*given, *of_keys, own, scale))
+        first = _first(here, columns, q.shape[2], keys)
+        dvalues[:, first : first + sums.shape[1]] += sums
 
 
 def _logit_gradient(
