@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from lengthwise.testing.broken.registry import angles, broken
 
 _TABLES: dict[int, Tensor] = {}
 _GROWN: list[Tensor] = []
-_SCALES: dict[int, float] = {}
+_SCALES: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
 
 
 @broken("dynamic NTK remembers the longest call", "no_memory_of_calls", "long_step_right", "state_keeps_its_shape")
@@ -118,17 +119,17 @@ class SharesALongTable(nn.Module):
         return Rotation.of_angles(q, k)
 
 
-@broken("a setting is kept outside the module, by its id", "copies_equal")
+@broken("a setting is kept outside the module, by its identity", "copies_equal")
 class ForgetsInACopy(nn.Module):
     """A copy falls back to the default."""
 
     def __init__(self) -> None:
         super().__init__()
-        _SCALES[id(self)] = 0.5
+        _SCALES[self] = 0.5
 
     def rotation(self, positions: Positions) -> Rotation:
-        """With the scale of its id."""
-        scale = _SCALES.get(id(self), 1.0)
+        """With the scale of this very module."""
+        scale = _SCALES.get(self, 1.0)
         q, k = positions.one_axis()
         return Rotation.of_angles(angles(q), angles(k), scale=scale)
 
