@@ -217,6 +217,27 @@ class BuildsByLength(nn.Module):
         return Rotation.of_angles(q, k)
 
 
+@torch.library.custom_op("lengthwise_broken::penalty", mutates_args=(), schema="(Tensor distance) -> Tensor")
+def _operator(distance: Tensor) -> Tensor:
+    """A right bias of distance, its values laid out distance by distance."""
+    return penalty(distance).movedim(0, -1).contiguous().movedim(-1, 0)
+
+
+@_operator.register_fake
+def _(distance: Tensor) -> Tensor:
+    """Wrong: laid out head by head."""
+    return distance.new_empty((DIMS.heads, *distance.shape), dtype=torch.float32)
+
+
+@broken("an operator of its own says another layout than it gives", "inductor_equals_eager")
+class MisdeclaresItsOperator(nn.Module):
+    """Eager code and traced graphs look at the tensor; a compiler trusts what was said of it."""
+
+    def logit_bias(self, positions: Positions) -> Bias:
+        """Right, in eager code."""
+        return DistanceBias(_operator, positions)
+
+
 @broken("a table is built for the length that was exported", "exports_dynamic")
 class BakesItsLength(nn.Module):
     """Sinusoids of a whole table, as long as the first input."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -70,6 +71,36 @@ def exports_dynamic(subject: Subject) -> None:
                 x, here = layer.probe.inputs(1, number), subject.sequence(number)
                 what = f"exported, {number} tokens, backend {backend}"
                 agree(program(x, here), layer(x, here), output(torch.float32), what)
+
+
+@check(
+    "what torch.compile builds with its own compiler gives what eager gives",
+    cause="an operator whose fake form says another dtype, shape or stride than it gives",
+    speed="slow",
+    once=True,
+)
+def inductor_equals_eager(subject: Subject) -> None:
+    """Compiled for one length, and then for any."""
+    from torch._dynamo import reset
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        raise NotApplicable("no compiler: torch.compile needs one of C++") from None
+    first, *_, last = _lengths(subject)
+    layer = _Layer(Probe(subject, subject.build()), "auto")
+    reset()
+    try:
+        compiled = torch.compile(layer, fullgraph=True, backend="inductor")
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, where warnings are errors
+            for length in (first, last):
+                x, positions = layer.probe.inputs(1, length), subject.sequence(length)
+                agree(compiled(x, positions), layer(x, positions), output(torch.float32), f"inductor, {length} tokens")
+    finally:
+        reset()
 
 
 class _Layer(nn.Module):

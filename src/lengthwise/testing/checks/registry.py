@@ -24,6 +24,7 @@ class Check:
         sites: it concerns encodings that act at one of these; all where empty.
         claim: it is asked of those that claim it; of the others the report says whether they could.
         speed: `"slow"` compiles something.
+        once: in a run over many encodings, one of each structure stands for all of it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Check:
     sites: frozenset[str] = frozenset()
     claim: str | None = None
     speed: Speed = "fast"
+    once: bool = False
 
     def concerns(self, subject: Subject) -> bool:
         """Whether the encoding acts where the check looks."""
@@ -44,7 +46,13 @@ CHECKS: dict[str, Check] = {}
 
 
 def check(
-    sentence: str, *, cause: str, sites: tuple[str, ...] = (), claim: str | None = None, speed: Speed = "fast"
+    sentence: str,
+    *,
+    cause: str,
+    sites: tuple[str, ...] = (),
+    claim: str | None = None,
+    speed: Speed = "fast",
+    once: bool = False,
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
     """Return a decorator that enters a function under its own name."""
 
@@ -52,7 +60,7 @@ def check(
         name = run.__name__
         if name in CHECKS:
             raise InvalidArgument(f"there is a check {name!r} already: choose another name")
-        CHECKS[name] = Check(name, sentence, cause, run, frozenset(sites), claim, speed)
+        CHECKS[name] = Check(name, sentence, cause, run, frozenset(sites), claim, speed, once)
         return run
 
     return enter
