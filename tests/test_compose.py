@@ -82,7 +82,9 @@ def test_a_claim_holds_if_every_part_that_acts_there_makes_it() -> None:
     assert lw.claims(lw.build("rotary + alibi", DIMS)) == set(lw.CLAIMS)
     assert lw.claims(lw.build("alibi + t5", DIMS)) == {"translation_invariant", "pairwise"}
     assert lw.claims(lw.build("learned + rotary", DIMS)) == {"norm_preserving", "pairwise"}
-    assert lw.claims(lw.build("none + alibi + none", DIMS)) == {"translation_invariant", "nonincreasing", "pairwise"}
+    assert lw.claims(lw.build("none + alibi + none", DIMS)) == lw.claims(lw.build("alibi", DIMS))
+    assert "nonpositive" in lw.claims(lw.build("rotary + kerple + sandwich", DIMS))
+    assert "nonpositive" not in lw.claims(lw.build("alibi + t5", DIMS))
 
 
 def test_the_strictest_rule_and_the_narrowest_direction_win() -> None:

@@ -211,7 +211,8 @@ def _holds(claim: str, parts: Sequence[nn.Module]) -> bool:
         turned = any(hasattr(part, "rotation") for part in parts)
         if turned and any(hasattr(part, "attention_logits") or hasattr(part, "read") for part in parts):
             return False
-    speaks_of = {"norm_preserving": ("rotation", "read"), "nonincreasing": ("logit_bias", "read")}
+    of_bias = ("logit_bias", "read")
+    speaks_of = {"norm_preserving": ("rotation", "read"), "nonincreasing": of_bias, "nonpositive": of_bias}
     methods = speaks_of.get(claim, tuple(SITES.values()))
     acting = [part for part in parts if any(hasattr(part, method) for method in methods)]
     return all(claim in claims(part) for part in acting)

@@ -100,6 +100,7 @@ CLAIMS: Mapping[str, str] = MappingProxyType(
         "translation_invariant": "shifting all positions by the same amount leaves every logit as it is",
         "norm_preserving": "rotated queries and keys keep their length",
         "nonincreasing": "the bias never rises with distance",
+        "nonpositive": "the bias is nowhere above 0",
         "pairwise": "logit (i, j) depends on q_i, k_j and their positions only",
     }
 )

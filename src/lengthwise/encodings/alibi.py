@@ -45,7 +45,7 @@ class ALiBi(nn.Module):
 
     formula: ClassVar[str] = "logit(i, j) += -m_h |i - j|,  m_h = 2^(-8h/heads)"
     paper: ClassVar[str] = "Press et al. 2021, arXiv 2108.12409, section 3"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "pairwise"})
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "nonpositive", "pairwise"})
 
     def __init__(self, heads: int, max_bias: float = 8.0, learned: bool = False) -> None:
         super().__init__()

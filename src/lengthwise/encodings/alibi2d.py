@@ -39,7 +39,7 @@ class ALiBi2D(nn.Module):
 
     formula: ClassVar[str] = "logit(i, j) += -m_h |p_i - p_j|,  p = (row, column),  m_h = 2^(-8h/heads)"
     paper: ClassVar[str] = "Fuller et al. 2023, arXiv 2311.00566"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "pairwise"})
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "nonpositive", "pairwise"})
     axes: ClassVar[int] = 2
 
     def __init__(self, heads: int) -> None:

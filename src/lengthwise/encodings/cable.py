@@ -43,7 +43,7 @@ class CABLE(nn.Module):
 
     formula: ClassVar[str] = "logit(i, j) += -Σ_{t=j+1..i} softplus(w_h · x_t + b_h)"
     paper: ClassVar[str] = "Veisi et al. 2025, arXiv 2503.08067"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing"})
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "nonpositive"})
     direction: ClassVar[str] = "causal"
     shared: ClassVar[bool] = False
 

@@ -38,7 +38,7 @@ class Chunks(nn.Module):
 
     formula: ClassVar[str] = "logit(i, j) += 0 where ⌊i / chunk⌋ = ⌊j / chunk⌋, -inf elsewhere"
     paper: ClassVar[str] = "Llama 4, Meta 2025; transformers, models/llama4"
-    claims: ClassVar[frozenset[str]] = frozenset({"pairwise"})
+    claims: ClassVar[frozenset[str]] = frozenset({"nonpositive", "pairwise"})
 
     def __init__(self, heads: int, chunk: int = 8192) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ class FoX(nn.Module):
 
     formula: ClassVar[str] = "logit(i, j) += Σ_{t=j+1..i} ln σ(w_h · x_t + b_h)"
     paper: ClassVar[str] = "Lin et al. 2025, arXiv 2503.02130"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing"})
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "nonpositive"})
     direction: ClassVar[str] = "causal"
     shared: ClassVar[bool] = False
 

@@ -42,7 +42,7 @@ class Gaussian(nn.Module):
     paper: ClassVar[str] = (
         "a family, UNVERIFIED: Sperber et al. 2018; Guo et al. 2019; Yang et al. 2018, arXiv 1810.10182"
     )
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "pairwise"})
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "nonpositive", "pairwise"})
 
     def __init__(self, heads: int, width: float | Sequence[float] = 16.0, learned: bool = False) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ class KERPLE(nn.Module):
 
     formula: ClassVar[str] = "logit(i, j) += -r1 ln(1 + r2 |i - j|)  or  -r1 |i - j|^r2"
     paper: ClassVar[str] = "Chi et al. 2022, arXiv 2205.09921"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "pairwise"})
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "nonpositive", "pairwise"})
     shared: ClassVar[bool] = True
 
     def __init__(self, heads: int, kernel: Literal["log", "power"] = "log") -> None:

@@ -40,7 +40,7 @@ class Sandwich(nn.Module):
 
     formula: ClassVar[str] = "logit(i, j) += (Σ_k cos((i - j) / 10000^(2k/d)) - d/2) / (8h/heads)"
     paper: ClassVar[str] = "Chi et al. 2022, arXiv 2212.10356"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "pairwise"})
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonpositive", "pairwise"})
 
     def __init__(self, heads: int, sandwich_dim: int = 128, first: int = 0) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class Window(nn.Module):
 
     formula: ClassVar[str] = "logit(i, j) += 0 where |i - j| <= window, -inf elsewhere"
     paper: ClassVar[str] = "in use since Beltagy et al. 2020, arXiv 2004.05150 (UNVERIFIED)"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "pairwise"})
+    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "nonincreasing", "nonpositive", "pairwise"})
     example: ClassVar[str] = "window(window=64)"
 
     def __init__(self, window: int, heads: int) -> None:

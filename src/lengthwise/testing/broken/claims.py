@@ -99,6 +99,31 @@ class LeansToOneSide(nn.Module):
         return DistanceBias(lambda distance: penalty(distance) - 0.5 * (distance < 0), positions)
 
 
+@broken("a bias falls with distance, and nearby keys are rewarded", "nonpositive")
+class RewardsItsNeighbours(nn.Module):
+    """ALiBi as slope times the key's position: another constant in each row, which only softmax drops."""
+
+    claims = frozenset({"nonincreasing", "nonpositive", "pairwise"})
+    direction = "causal"
+
+    def logit_bias(self, positions: Positions) -> Bias:
+        """`slope j` in place of `-slope (i - j)`."""
+        q, k = positions.one_axis()
+        return DenseBias(-penalty(k).movedim(0, -2).unsqueeze(-2).expand(*k.shape[:-1], -1, q.shape[-1], -1))
+
+
+@broken("a bias that hidden states decide rises with distance", "nonincreasing")
+class RemembersWhatIsFar(nn.Module):
+    """Forgetting attention whose gates add where they should take away."""
+
+    claims = frozenset({"nonincreasing"})
+    direction = "causal"
+
+    def read(self, hidden: Tensor, positions: Positions, state: Tensor | None = None) -> tuple[Bias, Tensor]:
+        """The running sums the other way round."""
+        return running_sums(hidden, positions, state, -1.0)
+
+
 @broken("the mean position of all keys is subtracted", "pairwise", "long_step_right", "shards_equal_whole")
 class ClaimsPairs(nn.Module):
     """What a key gets depends on the other keys."""
@@ -126,9 +151,16 @@ class ClaimsPairsAndReads(nn.Module):
 
     def read(self, hidden: Tensor, positions: Positions, state: Tensor | None = None) -> tuple[Bias, Tensor]:
         """Forgetting attention: the sum of logarithms of gates between key and query."""
-        gates = nn.functional.logsigmoid(hidden[..., : DIMS.heads].float()).transpose(1, 2)
-        if positions.q_segment is not None:
-            gates = gates.masked_fill((positions.q_segment == -1).unsqueeze(1), 0.0)
-        total = gates if state is None else torch.cat((state, gates), dim=-1)
-        sums = total.cumsum(-1)
-        return DenseBias(sums[..., -positions.q_length :].unsqueeze(-1) - sums.unsqueeze(-2)), total
+        return running_sums(hidden, positions, state)
+
+
+def running_sums(
+    hidden: Tensor, positions: Positions, state: Tensor | None, factor: float = 1.0
+) -> tuple[Bias, Tensor]:
+    """A right forgetting bias, and its sums as a state."""
+    gates = nn.functional.logsigmoid(hidden[..., : DIMS.heads].float()).transpose(1, 2)
+    if positions.q_segment is not None:
+        gates = gates.masked_fill((positions.q_segment == -1).unsqueeze(1), 0.0)
+    total = gates if state is None else torch.cat((state, gates), dim=-1)
+    sums = total.cumsum(-1)
+    return DenseBias(factor * (sums[..., -positions.q_length :].unsqueeze(-1) - sums.unsqueeze(-2))), total

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from lengthwise.positions import Positions
-from lengthwise.prepared import prepare
 from lengthwise.testing.checks.registry import check
 from lengthwise.testing.probe import Probe, logits, visible
 from lengthwise.testing.subject import Subject
@@ -66,25 +65,42 @@ def norm_preserving(subject: Subject) -> None:
     "the bias never rises with distance",
     cause="a learned or periodic function of distance",
     claim="nonincreasing",
-    sites=("bias",),
+    sites=("bias", "hidden"),
 )
 def nonincreasing(subject: Subject) -> None:
     """On both sides where keys ahead are seen, there the same on both."""
     length = subject.fits(64)
-    encoding = subject.build()
+    probe = Probe(subject, subject.build())
     with torch.no_grad():
-        bias = prepare(encoding, subject.window(0, length)).bias
-        if bias is None:
-            raise NotApplicable("it adds no bias")
-        rise = bias.dense()[..., -1, :].diff(dim=-1)  # keys come nearer along the last row
+        rise = _bias(probe, subject.window(0, length))[..., -1, :].diff(dim=-1)  # keys come nearer along the last row
         if bool((rise < -rounding(torch.float32)).any()):
             raise Broken(f"the bias of the last query falls by {-rise.min().item():.3g} from a key to a nearer one")
         if subject.direction == "causal":
             return
-        values = prepare(encoding, subject.window(0, length, causal=False)).bias.dense()  # pyright: ignore[reportOptionalMemberAccess]
+        values = _bias(probe, subject.window(0, length, causal=False))
         if bool((values[..., 0, :].diff(dim=-1) > rounding(torch.float32)).any()):
             raise Broken("keys ahead are rewarded over nearer ones: the first row rises with distance")
         agree(values.transpose(-1, -2), values, rounding(torch.float32), "the bias of keys ahead, against those behind")
+
+
+@check(
+    "no visible bias is above 0",
+    cause="a bias up to a constant of each row, such as slope times the key's position",
+    claim="nonpositive",
+    sites=("bias", "hidden"),
+)
+def nonpositive(subject: Subject) -> None:
+    """The first positions and far ones, with keys ahead where it is made for them."""
+    length = subject.fits(64)
+    probe = Probe(subject, subject.build())
+    with torch.no_grad():
+        for causal in subject.ways:
+            for start in (0, subject.far(length)):
+                positions = subject.window(start, length, causal)
+                values = _bias(probe, positions)
+                seen = values.masked_fill(~visible(positions), -torch.inf)
+                if bool((seen > rounding(torch.float32)).any()):
+                    raise Broken(f"a bias of {seen.max().item():.3g} among {length} tokens from {start} on")
 
 
 @check(
@@ -114,6 +130,14 @@ def pairwise(subject: Subject) -> None:
         ):
             changed = _masked(probe, embedded, positions)[..., rest, :][..., rest]
             agree(changed, whole, 1e-9, f"logits of the others, when token {moved} changes its {what}")
+
+
+def _bias(probe: Probe, positions: Positions) -> Tensor:
+    """All values, `[(batch,) heads, q, k]`."""
+    prepared, _, _ = probe.prepare(probe.inputs(1, positions.q_length), positions)
+    if prepared.bias is None:
+        raise NotApplicable("it adds no bias")
+    return prepared.bias.dense()
 
 
 def _masked(probe: Probe, x: Tensor, positions: Positions) -> Tensor:
