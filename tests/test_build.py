@@ -64,7 +64,7 @@ def test_an_argument_may_be_an_encoding(wrapper: None) -> None:
         ("rotary(layout='halves')", lw.InvalidArgument, r"unknown layout 'halves': did you mean 'half'\?"),
         ("rotary(base=)", lw.SpecError, r"rotary\(base=»\)"),
         ("rotary(base=1, base=2)", lw.SpecError, "'base' is given twice"),
-        ("learned + rotory", lw.UnknownName, "unknown encoding 'rotory': did you mean 'rotary'"),
+        ("learned + rotory", lw.UnknownName, "unknown encoding or extension 'rotory': did you mean 'rotary'"),
         ("", lw.SpecError, "the spec is empty"),
         ("wrapper", lw.InvalidArgument, "'wrapper' needs 'inner'; it takes wrapper"),
         ("wrapper(rotory)", lw.UnknownName, r"unknown encoding 'rotory' as an argument: did you mean 'rotary'\?"),

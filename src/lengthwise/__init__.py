@@ -8,6 +8,7 @@ import importlib
 from types import ModuleType
 
 from lengthwise import encodings as encodings
+from lengthwise import extension as extension
 from lengthwise.attention import (
     attend,
     attention,
@@ -17,7 +18,7 @@ from lengthwise.attention import (
     merge,
 )
 from lengthwise.bias import Bias, DenseBias, DistanceBias, LowRankBias, PairBias, SumBias
-from lengthwise.build import build
+from lengthwise.build import build, build_method
 from lengthwise.compose import Combined, OnAxis, PerLayer
 from lengthwise.dims import Dims
 from lengthwise.encodings import *  # every registered encoding
@@ -31,6 +32,8 @@ from lengthwise.errors import (
     StorageError,
     UnknownName,
 )
+from lengthwise.extension import *  # every extension method
+from lengthwise.extension import extend
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, prepare
 from lengthwise.query_key import Composed, MatrixRotation, QueryKeyMap
@@ -86,6 +89,7 @@ __all__ = [
     "attention_weights",
     "backends",
     "build",
+    "build_method",
     "claims",
     "explain_attention",
     "merge",
@@ -93,6 +97,7 @@ __all__ = [
     "sites",
 ]
 __all__ += [made.__name__ for _, made in encodings.encodings.own_items()]
+__all__ += ["extend", *(made.__name__ for _, made in extension.extensions.own_items())]
 
 __version__ = "0.1.0"
 

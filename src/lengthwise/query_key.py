@@ -1,7 +1,7 @@
 """What an encoding does to queries and keys each by themselves, before their product.
 
-`Rotation` is the usual form; here are what all forms keep, the form for more than two dims at a time, and several forms
-one after another.
+`Rotation` is the usual form; here are what all forms keep, the form for more than two dims at a time, a number for each
+query, and several forms one after another.
 """
 
 from __future__ import annotations
@@ -57,6 +57,35 @@ class MatrixRotation:
     def k(self, x: Float[Tensor, "batch heads k head_dim"]) -> Float[Tensor, "batch heads k head_dim"]:
         """Map keys alone."""
         return _multiply(x, self.k_matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryScale:
+    """Multiplies queries alone.
+
+    Args:
+        factor: float32 `[q]`, or `[batch or 1, q]`.
+    """
+
+    factor: Float[Tensor, "*batch q"]
+
+    def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Map queries `[batch, heads, q, head_dim]`; keys are returned as they are."""
+        return self.q(q), self.k(k)
+
+    def q(self, x: Float[Tensor, "batch heads q head_dim"]) -> Float[Tensor, "batch heads q head_dim"]:
+        """Multiply queries, in float32 or wider; their dtype is kept."""
+        factor = self.factor if self.factor.dim() == 2 else self.factor[None]
+        if x.shape[2] != factor.shape[1] or factor.shape[0] not in (1, x.shape[0]):
+            raise InvalidArgument(
+                f"queries {list(x.shape)} of [batch, heads, q, head_dim] do not fit {list(factor.shape)} "
+                "of [batch or 1, q] positions"
+            )
+        return (x.to(torch.promote_types(x.dtype, factor.dtype)) * factor[:, None, :, None]).to(x.dtype)
+
+    def k(self, x: Float[Tensor, "batch heads k head_dim"]) -> Float[Tensor, "batch heads k head_dim"]:
+        """Keys as they are."""
+        return x
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,9 @@ class Rotation:
     layout: Layout = "half"
 
     @classmethod
-    def of_angles(cls, q_angles: Tensor, k_angles: Tensor, layout: Layout = "half", scale: float = 1.0) -> Rotation:
+    def of_angles(
+        cls, q_angles: Tensor, k_angles: Tensor, layout: Layout = "half", scale: float | Tensor = 1.0
+    ) -> Rotation:
         """Rotation by angles in radians, of the shapes of `q_cos`; `scale` multiplies the result's length.
 
         Where the keys stand at the very positions of the queries, pass the same tensor twice: the work is done once.
@@ -231,8 +233,8 @@ def _as_complex(x: Tensor) -> Tensor:
     return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
 
 
-def _cos_sin(angles: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def _cos_sin(angles: Tensor, scale: float | Tensor) -> tuple[Tensor, Tensor]:
     cos, sin = angles.cos(), angles.sin()
-    if scale != 1.0:
+    if isinstance(scale, Tensor) or scale != 1.0:
         cos, sin = cos * scale, sin * scale
     return cos.float(), sin.float()

@@ -1,4 +1,4 @@
-"""Written by `make stubs` from the registry of encodings; do not edit."""
+"""Written by `make stubs` from the registry; do not edit."""
 
 from collections.abc import Callable as Callable
 from typing import TypeVar as _TypeVar

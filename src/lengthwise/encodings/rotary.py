@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -21,6 +20,7 @@ from lengthwise.errors import InvalidArgument, nearest
 from lengthwise.positions import Positions
 from lengthwise.precision import widest_float
 from lengthwise.rotation import Layout, Rotation
+from lengthwise.spectrum import Spectrum
 
 
 @encodings.register("rotary")
@@ -43,7 +43,7 @@ class Rotary(nn.Module):
 
     formula: ClassVar[str] = "q_i, k_j <- R(i θ) q_i, R(j θ) k_j,  θ_m = base^(-2m / rotary_dim)"
     paper: ClassVar[str] = "Su et al. 2021, arXiv 2104.09864, eq. 15"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "norm_preserving", "pairwise"})
+    claims: frozenset[str] = frozenset({"translation_invariant", "norm_preserving", "pairwise"})
 
     def __init__(self, head_dim: int, base: float = 10000.0, fraction: float = 1.0, layout: Layout = "half") -> None:
         super().__init__()
@@ -63,19 +63,45 @@ class Rotary(nn.Module):
         self.head_dim, self.base, self.fraction = head_dim, float(base), float(fraction)
         self.layout: Layout = layout
         self.rotary_dim = rotary_dim
+        self._own: Spectrum | None = None  # no buffer: float64 whatever `.to()` does
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Frequencies of the pairs, fastest first; what extensions change."""
+        return Spectrum.of_base(self.base, self.rotary_dim) if self._own is None else self._own
+
+    def with_spectrum(self, spectrum: Spectrum) -> Rotary:
+        """The same encoding at other frequencies; itself is left as it is.
+
+        Raises:
+            InvalidArgument: a spectrum for another number of dims.
+        """
+        if spectrum.rotary_dim != self.rotary_dim:
+            raise InvalidArgument(
+                f"a spectrum of {spectrum.rotary_dim} dims does not fit the {self.rotary_dim} that are rotated"
+            )
+        other = type(self)(self.head_dim, spectrum.base, self.fraction, self.layout)
+        other._own = spectrum
+        if isinstance(spectrum.attention_factor, Tensor) or spectrum.attention_factor != 1.0:
+            other.claims = self.claims - {"norm_preserving"}  # cosines and sines that are multiplied change lengths
+        return other
 
     def rotation(self, positions: Positions) -> Rotation:
         """The rotation at `positions`; angles are formed in float64, cosines and sines are float32."""
+        return self.rotation_by(self.spectrum, positions)
+
+    def rotation_by(self, spectrum: Spectrum, positions: Positions) -> Rotation:
+        """The rotation at `positions` by frequencies that may follow from the length of the sequence."""
         q, k = positions.one_axis()
-        q_angles = self._angles(q)
-        k_angles = q_angles if k is q else self._angles(k)
-        return Rotation.of_angles(q_angles, k_angles, self.layout)
+        q_angles = _angles(q, spectrum)
+        k_angles = q_angles if k is q else _angles(k, spectrum)
+        return Rotation.of_angles(q_angles, k_angles, self.layout, spectrum.attention_factor)
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"head_dim={self.head_dim}, base={self.base:g}, fraction={self.fraction:g}, layout={self.layout!r}"
 
-    def _angles(self, place: Tensor) -> Float[Tensor, "*place pairs"]:
-        wide = widest_float(place.device)
-        exponent = torch.arange(0, self.rotary_dim, 2, device=place.device, dtype=wide) / self.rotary_dim
-        return place.to(wide).unsqueeze(-1) * self.base**-exponent
+
+def _angles(place: Tensor, spectrum: Spectrum) -> Float[Tensor, "*place pairs"]:
+    wide = widest_float(place.device)
+    return place.to(wide).unsqueeze(-1) * spectrum.inv_freq.to(place.device, wide)

@@ -9,17 +9,15 @@ Ministral 3 leaves the offset out: `offset=0`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.precision import widest_float
+from lengthwise.query_key import QueryScale
 
 
 @encodings.register("temperature")
@@ -60,32 +58,3 @@ class QueryTemperature(nn.Module):
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"floor={self.floor}, scale={self.scale:g}, offset={self.offset}"
-
-
-@dataclass(frozen=True, eq=False)
-class QueryScale:
-    """Multiplies queries alone.
-
-    Args:
-        factor: float32 `[q]`, or `[batch or 1, q]`.
-    """
-
-    factor: Float[Tensor, "*batch q"]
-
-    def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Map queries `[batch, heads, q, head_dim]`; keys are returned as they are."""
-        return self.q(q), self.k(k)
-
-    def q(self, x: Float[Tensor, "batch heads q head_dim"]) -> Float[Tensor, "batch heads q head_dim"]:
-        """Multiply queries, in float32 or wider; their dtype is kept."""
-        factor = self.factor if self.factor.dim() == 2 else self.factor[None]
-        if x.shape[2] != factor.shape[1] or factor.shape[0] not in (1, x.shape[0]):
-            raise InvalidArgument(
-                f"queries {list(x.shape)} of [batch, heads, q, head_dim] do not fit {list(factor.shape)} "
-                "of [batch or 1, q] positions"
-            )
-        return (x.to(torch.promote_types(x.dtype, factor.dtype)) * factor[:, None, :, None]).to(x.dtype)
-
-    def k(self, x: Float[Tensor, "batch heads k head_dim"]) -> Float[Tensor, "batch heads k head_dim"]:
-        """Keys as they are."""
-        return x

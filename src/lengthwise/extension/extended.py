@@ -1,0 +1,277 @@
+"""Encodings after an extension: one class for each part of an encoding that a method can change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.bias import Bias, DistanceBias, PairBias
+from lengthwise.errors import InvalidArgument
+from lengthwise.extension.method import Branch, Method
+from lengthwise.positions import Positions
+from lengthwise.prepared import Prepared, join, prepare
+from lengthwise.query_key import Composed, QueryKeyMap, QueryScale
+from lengthwise.sites import CACHE_RULES, cached_keys, claims
+from lengthwise.spectrum import Spectrum
+from lengthwise.wrapping import act_as
+
+
+class Extended(nn.Module):
+    """An encoding and a method that extends it; `lengthwise.extend` makes these.
+
+    Args:
+        encoding: what is extended; a copy of what was given.
+        method: the extension.
+    """
+
+    def __init__(self, encoding: nn.Module, method: Method) -> None:
+        super().__init__()
+        self.encoding, self.method = encoding, method
+        act_as(self, encoding)
+        kept = claims(encoding)
+        self.claims = kept if method.identity else kept & method.preserves
+        rules = (cached_keys(encoding), "rotated" if method.identity else method.cached_keys)
+        self.cached_keys = max(rules, key=CACHE_RULES.index)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """All methods so far, the first applied first."""
+        return (*getattr(self.encoding, "methods", ()), self.method)
+
+    @property
+    def unextended(self) -> nn.Module:
+        """The encoding before any method."""
+        return getattr(self.encoding, "unextended", self.encoding)
+
+    @property
+    def _inner(self) -> Any:
+        return self.encoding
+
+    @property
+    def _own(self) -> Any:
+        return self.method
+
+    def __repr__(self) -> str:
+        return f"{self.encoding!r} + {self.method!r}"
+
+
+class SpectrumExtended(Extended):
+    """A rotary encoding at other frequencies."""
+
+    def __init__(self, encoding: nn.Module, method: Method) -> None:
+        super().__init__(encoding, method)
+        self.follows_length = method.cached_keys == "rotated_at_target_length" and not method.identity
+        if not self.follows_length and self.spectrum.attention_factor != 1.0:
+            self.claims = self.claims - {"norm_preserving"}
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """The frequencies after the method.
+
+        Raises:
+            InvalidArgument: they follow the length of the sequence; `spectrum_at(length)` has them.
+        """
+        if self.follows_length:
+            raise InvalidArgument(
+                f"the frequencies of {type(self.method).__name__} follow the length: use spectrum_at(length)"
+            )
+        return self.spectrum_at(None)
+
+    def spectrum_at(self, length: int | Tensor | None) -> Spectrum:
+        """The frequencies for a sequence of `length` tokens."""
+        before: Spectrum = self._inner.spectrum
+        return before if self.method.identity else self._own.map_spectrum(before, length)
+
+    def with_spectrum(self, spectrum: Spectrum) -> nn.Module:
+        """The encoding itself, at other frequencies."""
+        return self._inner.with_spectrum(spectrum)
+
+    def rotation_by(self, spectrum: Spectrum, positions: Positions) -> QueryKeyMap:
+        """The rotation at `positions` by given frequencies."""
+        by = getattr(self.encoding, "rotation_by", None)
+        if by is not None:
+            return by(spectrum, positions)
+        changed: Any = self.with_spectrum(spectrum)
+        return changed.rotation(positions)
+
+    def _rotation(self, positions: Positions) -> QueryKeyMap:
+        return self.rotation_by(self.spectrum_at(reached(positions) if self.follows_length else None), positions)
+
+
+class TableExtended(Extended):
+    """An encoding with another table; the table it had is not kept."""
+
+    def __init__(self, encoding: nn.Module, method: Method) -> None:
+        inner: Any = encoding
+        changed = encoding
+        if not method.identity:
+            changed = inner.with_table(method.map_table(inner.table.detach()))  # pyright: ignore[reportAttributeAccessIssue]
+        super().__init__(changed, method)
+
+    @property
+    def table(self) -> nn.Parameter:
+        """The table after the method, `[positions, dim]`."""
+        return self._inner.table
+
+    def with_table(self, table: Tensor) -> nn.Module:
+        """The encoding with yet another table."""
+        return self._inner.with_table(table)
+
+
+class DistanceExtended(Extended):
+    """A bias of distance, at other distances; fast roads stay open to it."""
+
+    def _logit_bias(self, positions: Positions) -> DistanceBias:
+        target = reached(positions) if self.cached_keys == "rotated_at_target_length" else None
+        return DistanceBias(lambda distance: self.of_distance(distance, target), positions)
+
+    def of_distance(self, distance: Tensor, target_length: int | Tensor | None = None) -> Tensor:
+        """Bias at distances of any shape, `[heads, *that shape]`."""
+        if not self.method.identity:
+            distance = self._own.map_distance(distance, target_length)
+        return self._inner.of_distance(distance)
+
+
+class PositionsExtended(Extended):
+    """An encoding at other positions."""
+
+    def prepare(self, positions: Positions, *, generator: torch.Generator | None, training: bool) -> Prepared:
+        """What the encoding has to say at the positions after the map."""
+        return prepare(
+            self.encoding, self._mapped(positions, generator, training), generator=generator, training=training
+        )
+
+    def _mapped(
+        self, positions: Positions, generator: torch.Generator | None = None, training: bool = False
+    ) -> Positions:
+        if self.method.identity:
+            return positions
+        return self._own.map_positions(positions, generator=generator, training=training)
+
+    def _embed_positions(self, x: Tensor, positions: Positions) -> Tensor:
+        return self._inner.embed_positions(x, self._mapped(positions))
+
+    def _rotation(self, positions: Positions) -> QueryKeyMap:
+        return self._inner.rotation(self._mapped(positions))
+
+    def _logit_bias(self, positions: Positions) -> Bias:
+        return self._inner.logit_bias(self._mapped(positions))
+
+    def _attention_logits(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
+        return self._inner.attention_logits(q, k, self._mapped(positions), scale)
+
+    def _read(self, hidden: Tensor, positions: Positions, state: Any = None) -> tuple[Any, Any]:
+        return self._inner.read(hidden, self._mapped(positions), state)
+
+
+class QueriesExtended(Extended):
+    """An encoding whose queries are multiplied by a number each, after any rotation; a bias is not scaled."""
+
+    def __init__(self, encoding: nn.Module, method: Method) -> None:
+        super().__init__(encoding, method)
+        self.rotation = self._rotation
+
+    def prepare(self, positions: Positions, *, generator: torch.Generator | None, training: bool) -> Prepared:
+        """What the encoding has to say, and the factors of the queries."""
+        ready = prepare(self.encoding, positions, generator=generator, training=training)
+        if self.method.identity:
+            return ready
+        scale = self._scale(positions)
+        at = ready.positions
+        return join([ready, Prepared(at, rotation=scale, rotation_of_new=lambda: scale)], at)
+
+    def _scale(self, positions: Positions) -> QueryScale:
+        return QueryScale(self._own.scale_queries(positions.one_axis()[0]))
+
+    def _rotation(self, positions: Positions) -> QueryKeyMap:
+        turn = getattr(self.encoding, "rotation", None)
+        maps = () if turn is None else (turn(positions),)
+        return Composed(maps if self.method.identity else (*maps, self._scale(positions)))
+
+
+class PairsExtended(Extended):
+    """An encoding that sees each pair of tokens at positions of its own.
+
+    A rotation then yields whole logits, of keys that a cache holds unrotated; a bias of distance stays a bias.
+    """
+
+    def __init__(self, encoding: nn.Module, method: Method) -> None:
+        super().__init__(encoding, method)
+        if hasattr(encoding, "rotation"):
+            del self.rotation  # it turns keys differently for different queries: whole logits take its place
+            self.attention_logits = self._attention_logits
+            self.cached_keys = "raw"
+            self.claims = self.claims - {"norm_preserving"}
+
+    def _branches(self) -> Sequence[Branch]:
+        return self._own.branches()
+
+    def _attention_logits(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
+        q_place, k_place = positions.one_axis()
+        group = q.shape[1] // max(1, k.shape[1])
+
+        def turned(branch: Branch | None) -> Tensor:
+            here = positions
+            if branch is not None:
+                here = positions.replace(
+                    q=branch.q_map(q_place.unsqueeze(-1)).squeeze(-1), k=branch.k_map(k_place.unsqueeze(-2)).squeeze(-2)
+                )
+            turn: QueryKeyMap = self._inner.rotation(here)
+            keys = turn.k(k).repeat_interleave(group, dim=1) if group != 1 else turn.k(k)
+            wide = torch.promote_types(q.dtype, torch.float32)
+            return (turn.q(q).to(wide) @ keys.to(wide).transpose(-1, -2)) * scale
+
+        if self.method.identity:
+            return turned(None)
+        pairs = q_place.unsqueeze(-1), k_place.unsqueeze(-2)
+        return _first_match(self._branches(), pairs, turned, heads_before=False)
+
+    def _logit_bias(self, positions: Positions) -> Bias:
+        if self.method.identity:
+            return self._inner.logit_bias(positions)
+        return PairBias(self._of_pair, positions)
+
+    def _of_pair(self, q: Tensor, k: Tensor) -> Tensor:
+        def values(branch: Branch) -> Tensor:
+            return self._inner.of_distance(branch.q_map(q) - branch.k_map(k))
+
+        return _first_match(self._branches(), (q, k), values, heads_before=True)
+
+
+def _first_match(
+    branches: Sequence[Branch],
+    pairs: tuple[Tensor, Tensor],
+    values: Callable[[Branch], Tensor],
+    heads_before: bool,
+) -> Tensor:
+    """Values of the first branch that holds each pair, and -inf where none does.
+
+    Masks are `[..., q, k]`; values have the heads before all these dimensions, or before the last two.
+    """
+    q, k = pairs
+    out: Tensor | None = None
+    for branch in reversed(branches):
+        where = branch.where(q, k)
+        mask = where if heads_before or where.dim() == 2 else where.unsqueeze(-3)
+        mine = values(branch)
+        out = torch.where(mask, mine, torch.full_like(mine, -math.inf) if out is None else out)
+    if out is None:
+        raise InvalidArgument("an extension of pairs has at least one branch")
+    return out
+
+
+def reached(positions: Positions) -> Tensor:
+    """The length to which a length-dependent method goes: the stated one, or the largest position plus 1, float64."""
+    wide = torch.float64
+    if positions.target_length is not None:
+        return torch.tensor(positions.target_length, dtype=wide)
+    if positions.aligned and positions.plain:
+        return torch.tensor(positions.k_length, dtype=wide)
+    both = torch.cat((positions.q.flatten(), positions.k.flatten()))
+    if both.numel() == 0:
+        return torch.tensor(0, dtype=wide)
+    return (both.max() + 1).to(wide)

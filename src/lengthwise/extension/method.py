@@ -1,0 +1,63 @@
+"""What an extension method is: a frozen dataclass that says how one part of an encoding is to change.
+
+A method has one or more of these, and `lengthwise.extend` takes the first that the encoding can use:
+
+    map_spectrum(spectrum, target_length) -> Spectrum     encodings with `spectrum` and `with_spectrum`
+    map_table(table) -> table                             encodings with `table` and `with_table`
+    branches() -> [Branch, ...]                           rotary encodings, and biases of distance
+    map_distance(distance) -> distance                    biases of distance, with `of_distance`
+    map_positions(positions, *, generator, training)      any encoding
+    scale_queries(place) -> factors                       any encoding but those that act on embeddings
+    transform(encoding) -> encoding                       what the method says it takes: for what is none of the above
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Method:
+    """The base of all extension methods.
+
+    Class attributes say what the methods themselves can't: `formula` and `paper` for pages; `example`, a spec with
+    settings; `preserves`, the claims of an encoding that the result still makes; `cached_keys`, the rule for a cache,
+    which an instance may set by a property; `plain_factor`, whether two in a row are one with the product of both;
+    `rebases`, whether its result is a spectrum as good as a trained one, which others may change. A static method
+    `takes(encoding) -> reason | None` refuses encodings that have what the method needs and still can't use it.
+    """
+
+    formula: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    example: ClassVar[str] = ""
+    preserves: ClassVar[frozenset[str]] = frozenset(
+        {"translation_invariant", "norm_preserving", "nonincreasing", "pairwise"}
+    )
+    plain_factor: ClassVar[bool] = False
+    rebases: ClassVar[bool] = False
+
+    @property
+    def cached_keys(self) -> str:
+        """In which form keys may wait in a cache: `"rotated"`, `"rotated_at_target_length"` or `"raw"`."""
+        return "rotated"
+
+    @property
+    def identity(self) -> bool:
+        """Whether these settings change nothing: factor 1. The encoding is then left as it is, bit for bit."""
+        return False
+
+
+class Branch(NamedTuple):
+    """Pairs of positions, and where their query and key are moved to.
+
+    Positions are broadcastable tensors, queries `[..., q, 1]` and keys `[..., 1, k]`; each map must keep the shape of
+    its input. Of several branches the first that holds a pair decides; a pair that none holds is not seen.
+    """
+
+    where: Callable[[Tensor, Tensor], Tensor]
+    q_map: Callable[[Tensor], Tensor]
+    k_map: Callable[[Tensor], Tensor]
