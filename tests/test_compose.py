@@ -94,6 +94,14 @@ def test_the_strictest_rule_and_the_narrowest_direction_win() -> None:
     assert (cached_keys(both), direction(both), both.max_position, both.shared) == ("raw", "causal", 32, False)
 
 
+def test_a_combination_is_made_for_the_key_heads_of_its_parts() -> None:
+    assert lw.build("rotary + alibi", DIMS).kv_heads is None
+    assert lw.build("selective_rope + path", DIMS).kv_heads == 4
+    assert lw.build("rotary + fope", lw.Dims(dim=16, heads=4, kv_heads=2)).kv_heads == 2
+    assert lw.Combined(lw.MixedRotary(2, 4), lw.Combined(lw.MixedRotary(3, 4), lw.NoPE())).kv_heads == 6
+    assert lw.build("randomized(fope)", DIMS).kv_heads == lw.OnAxis(lw.build("fope", DIMS), 0).kv_heads == 4
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [

@@ -5,7 +5,7 @@ from torch import nn
 
 import lengthwise as lw
 from lengthwise.encodings.registry import example
-from lengthwise.sites import cached_keys, direction
+from lengthwise.sites import CACHE_RULES, cached_keys, direction
 
 EXPECTED = {
     "none": (),
@@ -63,7 +63,7 @@ def test_every_registered_encoding_says_only_what_the_contract_knows() -> None:
         encoding = lw.build(example(name), lw.Dims(dim=32, heads=2))
         assert lw.claims(encoding) <= set(lw.CLAIMS)
         assert direction(encoding) in ("any", "causal", "bidirectional")
-        assert cached_keys(encoding) in ("rotated", "rotated_at_target_length", "raw")
+        assert cached_keys(encoding) in CACHE_RULES
         assert made.formula
         assert made.paper
         assert made.__doc__

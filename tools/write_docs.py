@@ -40,6 +40,7 @@ CACHE = {
     "rotated": "keys may wait in a cache as they were rotated",
     "rotated_at_target_length": "keys may wait in a cache as they were rotated, at one target length for all",
     "raw": "keys wait in a cache unrotated",
+    "none": "no cache: later tokens change earlier keys",
 }
 
 

@@ -7,6 +7,7 @@ PerLayer([a, b])     a in layer 0, b in layer 1 (Llama 4, SmolLM3, Command A, Ge
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -71,6 +72,8 @@ class Combined(nn.Module):
         limits = [limit for part in parts if (limit := getattr(part, "max_position", None)) is not None]
         self.max_position = min(limits) if limits else None
         self.cached_keys = max((cached_keys(part) for part in parts), key=CACHE_RULES.index)
+        made_for = [number for part in parts if (number := getattr(part, "kv_heads", None)) is not None]
+        self.kv_heads = math.lcm(*made_for) if made_for else None  # a multiple of what each part tells apart
         self.draws_each_row = any(getattr(part, "draws_each_row", False) for part in parts)
         self.shared = all(getattr(part, "shared", True) for part in parts)
 

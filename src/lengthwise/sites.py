@@ -107,7 +107,7 @@ CLAIMS: Mapping[str, str] = MappingProxyType(
 """What an encoding may claim of itself, and what each word means."""
 
 DIRECTIONS = ("any", "causal", "bidirectional")
-CACHE_RULES = ("rotated", "rotated_at_target_length", "raw")
+CACHE_RULES = ("rotated", "rotated_at_target_length", "raw", "none")
 
 
 def sites(encoding: nn.Module) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def direction(encoding: nn.Module) -> str:
 
 
 def cached_keys(encoding: nn.Module) -> str:
-    """In which form keys may wait in a cache: `"rotated"`, `"rotated_at_target_length"` or `"raw"`."""
+    """In which form keys may wait in a cache: `"rotated"`, `"rotated_at_target_length"`, `"raw"`; or `"none"` may."""
     return _one_of(encoding, "cached_keys", "rotated", CACHE_RULES)
 
 

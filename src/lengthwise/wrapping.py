@@ -6,7 +6,17 @@ from torch import nn
 
 from lengthwise.sites import SITES
 
-_SAID = ("claims", "direction", "axes", "max_position", "cached_keys", "shared", "normalizes", "draws_each_row")
+_SAID = (
+    "claims",
+    "direction",
+    "axes",
+    "max_position",
+    "cached_keys",
+    "shared",
+    "normalizes",
+    "draws_each_row",
+    "kv_heads",
+)
 
 
 def act_as(wrapper: nn.Module, inner: nn.Module) -> None:

@@ -119,6 +119,14 @@ def test_documents_and_padding_in_a_row_do_not_reach_into_each_other(close: Clos
         close(found[:, :, here, here], alone, of=torch.float32)
 
 
+def test_rows_that_share_their_documents_keep_their_own_sums(close: Close) -> None:
+    encoding, hidden, positions = make(), random(3, 7, DIM), Positions.packed([3, 4])
+    whole, _ = encoding.read(hidden, positions)
+    for row in range(3):
+        alone, _ = encoding.read(hidden[row : row + 1], positions)
+        close(whole.q_cos[row].detach(), alone.q_cos[0].detach())
+
+
 def test_padding_leaves_nothing_in_the_state() -> None:
     encoding, hidden = make(), random(1, 5, DIM)
     _, (tail, last) = encoding.read(hidden, Positions.padded(torch.tensor([[0, 0, 0, 0, 0]])))

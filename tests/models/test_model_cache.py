@@ -126,6 +126,17 @@ def test_grouped_heads_are_cached_as_they_are(make_decoder: Make, tokens: Tensor
     close(torch.cat((first, model(tokens[:, 4:], cache=cache)), dim=1), model(tokens))
 
 
+def test_an_encoding_without_a_cache_is_refused_one(make_decoder: Make, tokens: Tensor) -> None:
+    encoding = lw.Combined(lw.CAPE(16, normalize=True), lw.Rotary(4))
+    assert encoding.cached_keys == "none"
+    model = make_decoder(encoding)
+    assert model(tokens).isfinite().all()
+    cache = KVCache(layers=2)
+    model(tokens[:, :3], cache=cache)
+    with pytest.raises(lw.InvalidArgument, match="Combined can't decode with a cache"):
+        model(tokens[:, 3:], cache=cache)
+
+
 def test_a_cache_counts_its_tokens(make_decoder: Make, tokens: Tensor) -> None:
     cache = KVCache(2)
     assert cache.length == 0

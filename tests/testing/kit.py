@@ -74,6 +74,9 @@ SETTINGS = (
     "rotary + deberta",
     "rotary + cope",
     "rotary + dape(kerple)",
+    "selective_rope + path",
+    "randomized(fope)",
+    "cape(normalize=True)",
 )
 HEADS = (1, 3, 6)
 

@@ -105,7 +105,9 @@ class Show:
         ]
         if getattr(encoding, "axes", 1) != 1:
             rows.append(("positions", f"of {getattr(encoding, 'axes', 1)} axes"))
-        if "rotation" in sites(encoding):
+        if cached_keys(encoding) == "none":
+            rows.append(("cache", "none: later tokens change earlier keys"))
+        elif "rotation" in sites(encoding):
             rows.append(("cache", f"keys are kept {cached_keys(encoding).replace('_', ' ')}"))
         if learned:
             rows.append(("picture", "first random values, before any training"))

@@ -71,6 +71,7 @@ class CAPE(nn.Module):
         check_sinusoids(dim, base, "interleaved")
         # From the mean of its sequence a token's position follows those of all others.
         self.claims: frozenset[str] = frozenset() if normalize else frozenset({"pairwise"})
+        self.cached_keys = "none" if normalize else "rotated"
         for name, shift in (("max_global_shift", max_global_shift), ("max_local_shift", max_local_shift)):
             if not 0 <= shift < math.inf:
                 raise InvalidArgument(f"{name} must be at least 0 (no shift at all) and finite, not {shift}")

@@ -139,5 +139,5 @@ def _before_document(total: Tensor, steps: Tensor, segment: Tensor) -> Tensor:
     other = segment != segment.gather(1, before.clamp(min=0))
     begins = (segment != -1) & (before >= 0) & other
     start = torch.where(begins, index, 0).cummax(dim=1).values  # 0: the first document of the row
-    place = start[:, None, :, None].expand(-1, total.shape[1], -1, total.shape[3])
+    place = start[:, None, :, None].expand(total.shape[0], total.shape[1], -1, total.shape[3])
     return (total - steps).gather(2, place).masked_fill(place == 0, 0.0)

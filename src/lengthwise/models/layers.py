@@ -159,6 +159,11 @@ class Stack(nn.Module):
                 f"{type(encoding).__name__} follows the length of the sequence, and what is in the cache was made for "
                 "another: positions.with_target(length) fixes it, from the first call on"
             )
+        if encoding is not None and positions.q_length != positions.k_length and cached_keys(encoding) == "none":
+            raise InvalidArgument(
+                f"{type(encoding).__name__} can't decode with a cache: new tokens change what earlier ones were given; "
+                "give it all tokens at each step, without a cache"
+            )
         if self.training and getattr(encoding, "draws_each_row", False):
             positions = positions.for_rows(batch)
         return prepare(encoding, positions, generator=generator, training=self.training)

@@ -21,6 +21,8 @@ def cache_equals_one_pass(subject: Subject) -> None:
     """All splits of 5 tokens, and of a longer sequence, with keys cached in the form that the encoding names."""
     if not subject.causal:
         raise NotApplicable("it is made for bidirectional attention")
+    if subject.cached_keys == "none":
+        raise NotApplicable("it says that no key may wait in a cache: cached_keys is 'none'")
     length = subject.fits(5)
     cuts = [[*map(int, bits)] for bits in itertools.product("01", repeat=max(length - 1, 0))]
     chunkings = [_chunks(length, cut) for cut in cuts] + [[0, length, 0]]
