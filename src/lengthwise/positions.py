@@ -17,6 +17,15 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from lengthwise.errors import InvalidArgument, nearest
+from lengthwise.positions_check import (
+    check_count,
+    check_mask,
+    check_orders,
+    check_places,
+    check_rows,
+    check_segments,
+    check_settings,
+)
 
 _TENSORS = ("q", "k", "q_segment", "k_segment", "q_order", "k_order")
 _SETTINGS = ("causal", "window", "aligned", "target_length")
@@ -71,22 +80,26 @@ class Positions:
         values = (q, k, q_segment, k_segment, q_order, k_order, causal, window, aligned, target_length)
         for name, value in zip(_TENSORS + _SETTINGS, values, strict=True):
             object.__setattr__(self, name, value)
-        self._check()
+        check_places(q, k)
+        check_segments(q_segment, k_segment, self.q_length, self.k_length)
+        check_orders(q_order, k_order, self.q_length, self.k_length, needed=causal or window is not None)
+        check_rows(self._batched())
+        check_settings(window, target_length)
 
     # --- constructors -------------------------------------------------------------------------------------------
 
     @classmethod
     def sequence(cls, length: int, causal: bool = True, *, device: torch.device | str | None = None) -> Positions:
         """One sequence of `length` tokens that attends to itself."""
-        _check_count("length", length)
+        check_count("length", length)
         place = torch.arange(length, device=device)
         return cls(place, place, causal=causal, aligned=True)
 
     @classmethod
     def step(cls, past: int, new: int = 1, *, device: torch.device | str | None = None) -> Positions:
         """The last `new` tokens of a sequence, whose first `past` tokens are in a cache."""
-        _check_count("past", past)
-        _check_count("new", new)
+        check_count("past", past)
+        check_count("new", new)
         place = torch.arange(past + new, device=device)
         return cls(place[past:], place, aligned=True)
 
@@ -102,7 +115,7 @@ class Positions:
             device: where the tensors are made.
         """
         for length in lengths:
-            _check_count("a length of a packed document", length)
+            check_count("a length of a packed document", length)
         counts = [int(length) for length in lengths]
         number = torch.tensor(counts, dtype=torch.int64, device=device)
         segment = torch.repeat_interleave(torch.arange(len(counts), device=device), number)[None]  # [1, total]
@@ -121,16 +134,7 @@ class Positions:
             new: how many of the last columns are queries; all where None.
             causal: whether a token sees no later ones.
         """
-        if attention_mask.dim() != 2:
-            raise InvalidArgument(
-                f"attention_mask must be [batch, keys], not of shape {list(attention_mask.shape)}; "
-                "pass the mask of the tokenizer, not one of pairs"
-            )
-        if attention_mask.is_floating_point():
-            raise InvalidArgument(
-                f"attention_mask must be bool or integer, not {attention_mask.dtype}: one that is added to logits "
-                "means the opposite (pass mask == 0), and one of ones and zeros wants mask.bool()"
-            )
+        check_mask(attention_mask)
         real = attention_mask.ne(0)
         keys = real.shape[1]
         count = keys if new is None else new
@@ -146,8 +150,8 @@ class Positions:
     @classmethod
     def cross(cls, queries: int, keys: int, *, device: torch.device | str | None = None) -> Positions:
         """Queries that attend to another sequence, all of it."""
-        _check_count("queries", queries)
-        _check_count("keys", keys)
+        check_count("queries", queries)
+        check_count("keys", keys)
         return cls(torch.arange(queries, device=device), torch.arange(keys, device=device), causal=False)
 
     @classmethod
@@ -161,7 +165,7 @@ class Positions:
             [[[0, 0], [0, 1], [1, 0], [1, 1]]]
         """
         for size in sizes:
-            _check_count("a size of a grid", size)
+            check_count("a size of a grid", size)
         if not sizes:
             raise InvalidArgument("a grid has at least one size: grid(rows, columns)")
         axes = torch.meshgrid(*(torch.arange(size, device=device) for size in sizes), indexing="ij")
@@ -347,72 +351,6 @@ class Positions:
         """Names and tensors of the parts that have a batch dimension."""
         parts = [(name, getattr(self, name)) for name in _TENSORS]
         return [(name, part) for name, part in parts if part is not None and part.dim() > 1]
-
-    def _check(self) -> None:
-        for name in ("q", "k"):
-            place = getattr(self, name)
-            if not isinstance(place, Tensor):
-                raise InvalidArgument(f"positions {name!r} must be a tensor, not {type(place).__name__}")
-            if place.dim() not in (1, 2, 3):
-                raise InvalidArgument(
-                    f"positions {name!r} must be [{name}], [batch, {name}] or [batch, {name}, axes], "
-                    f"not of shape {list(place.shape)}"
-                )
-            if place.dtype not in (torch.int64, torch.float32, torch.float64):
-                raise InvalidArgument(
-                    f"positions {name!r} must be int64 (or float32 or float64 after a map), not {place.dtype}: "
-                    "narrower types can't tell distant positions apart"
-                )
-        if self.q.dim() != self.k.dim() or (self.q.dim() == 3 and self.q.shape[2] != self.k.shape[2]):
-            raise InvalidArgument(
-                f"positions of queries {list(self.q.shape)} and of keys {list(self.k.shape)} must have the same rank "
-                "and axes"
-            )
-        if (self.q_segment is None) != (self.k_segment is None):
-            raise InvalidArgument("give q_segment and k_segment together, or neither")
-        if self.q_order is not None and self.k_order is None:
-            raise InvalidArgument("q_order without k_order: give both, so that they can be compared")
-        for name, length in (("q", self.q_length), ("k", self.k_length)):
-            for kind in ("segment", "order"):
-                part = getattr(self, f"{name}_{kind}")
-                if part is not None and (part.shape[-1] != length or part.dim() not in (1, 2)):
-                    raise InvalidArgument(
-                        f"{name}_{kind} of shape {list(part.shape)} does not match the {length} positions of {name!r}"
-                    )
-                if part is not None and part.dtype != torch.int64:
-                    raise InvalidArgument(
-                        f"{name}_{kind} must be int64, not {part.dtype}"
-                        + (": padding is segment -1; Positions.padded makes segments of a mask" * (kind == "segment"))
-                    )
-        for segment in (self.q_segment, self.k_segment):
-            if segment is not None and segment.dim() != 2:
-                raise InvalidArgument(f"segments must be [batch, length], not of shape {list(segment.shape)}")
-        batch, first = 1, ""
-        for name, part in self._batched():
-            size = part.shape[0]
-            if batch != 1 and size not in (1, batch):
-                raise InvalidArgument(
-                    f"{first} has {batch} rows and {name} {size}: each must have 1 or the same number"
-                )
-            if batch == 1:
-                batch, first = size, name
-        needs_order = self.causal or self.window is not None
-        if needs_order and self.q_order is None and self.q_length > self.k_length:
-            raise InvalidArgument(
-                f"{self.q_length} queries can't be the last of {self.k_length} keys: "
-                "give q_order and k_order, or causal=False"
-            )
-        if self.window is not None and self.window < 0:
-            raise InvalidArgument(f"window must be at least 0 (a token then sees itself only), not {self.window}")
-        if self.target_length is not None and self.target_length < 1:
-            raise InvalidArgument(f"target_length must be at least 1, not {self.target_length}")
-
-
-def _check_count(name: str, count: int) -> None:
-    if isinstance(count, float):
-        raise InvalidArgument(f"{name} must be a whole number, not {count!r}")
-    if count < 0:
-        raise InvalidArgument(f"{name} must not be negative, and is {count}")
 
 
 def _flatten(positions: Positions) -> tuple[list[Any], tuple[Any, ...]]:
