@@ -12,6 +12,7 @@ import pytest
 import lengthwise as lw
 from lengthwise.attention import backends
 from lengthwise.encodings.registry import encodings, example
+from lengthwise.extension.registry import extensions
 from lengthwise.patterns import patterns
 from lengthwise.sites import CLAIMS
 from lengthwise.tasks import build_task, tasks
@@ -25,7 +26,7 @@ def test_list_names_everything_that_is_registered_in_80_columns(cli: Cli) -> Non
     lines = called.out.splitlines()
     assert max(map(len, lines)) <= 80
     first = {line.split()[0] for line in lines if line and line[0] != " "}
-    assert {*encodings, *tasks, *backends} <= first
+    assert {*encodings, *extensions, *tasks, *backends} <= first
     assert all(str(made.paper).split(",")[0].split(" et al")[0] in called.out for _, made in encodings.items())
     assert "\x1b" not in called.out
 
@@ -108,12 +109,12 @@ def test_show_writes_a_picture(cli: Cli, tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rotray",), "unknown encoding, pattern or task 'rotray': did you mean 'rotary'?"),
+        (("rotray",), "unknown encoding, extension, pattern or task 'rotray': did you mean 'rotary'?"),
         (("srot",), "did you mean 'sort'"),
         (("rotary(bas=3)",), "'rotary' has no parameter 'bas': did you mean 'base'?"),
         (("rotary(base=",), "the spec does not parse here: rotary»(base="),
         (("",), "the spec is empty"),
-        (("rotary + srt",), "unknown encoding, pattern or task 'srt'"),
+        (("rotary + srt",), "unknown encoding, extension, pattern or task 'srt'"),
         (("rotary", "--length", "1"), "--length must be at least 2, not 1"),
         (("rotary", "--length", "0"), "--length must be at least 2, not 0"),
         (("rotary", "--heads", "3"), "3 heads do not divide dim 64"),
@@ -121,6 +122,8 @@ def test_show_writes_a_picture(cli: Cli, tmp_path: Path, kind: str) -> None:
         (("rotary", "--dim", "0"), "dim must be a positive whole number, not 0"),
         (("rotary", "--plot", "x.txt"), "a figure is written to .html, .png or .svg, not to 'x.txt'"),
         (("rotary", "--plot", "/dev/null/x.png"), "can't write /dev/null/x.png: Not a directory"),
+        (("interpolate", "--plot", "x.png"), "'interpolate' is an extension: --plot draws an encoding with it"),
+        (("rotary + sort",), "'+' joins encodings, and extensions behind one; 'sort' can't stand there"),
         (("sort", "--plot", "x.png"), "'sort' is a task: --plot draws encodings"),
         (("sort(symbols=1)",), "symbols of Sort must be a whole number of at least 2, not 1"),
     ],
@@ -134,3 +137,18 @@ def test_what_cannot_be_shown_is_told_before_anything_is_printed(
     assert message in called.err
     assert called.err.count("\n") == 1
     assert called.out == ""
+
+
+@pytest.mark.parametrize("name", sorted(extensions))
+def test_each_extension_is_listed_under_what_it_changes_and_can_be_shown(cli: Cli, name: str) -> None:
+    listed = cli("list").out
+    assert listed.index("extensions that change") < listed.index(f"\n{name} ")
+    shown = cli("show", name).out
+    assert extensions[name].formula in shown
+    assert extensions[name].paper in shown
+
+
+def test_an_encoding_with_an_extension_is_shown_with_the_sources_of_both(cli: Cli) -> None:
+    shown = cli("show", "rotary + interpolate(4)").out
+    assert "2104.09864" in shown
+    assert "2306.15595" in shown

@@ -12,6 +12,8 @@ from torch import nn
 from lengthwise.attention import backends
 from lengthwise.cli.options import Verbose, console
 from lengthwise.encodings.registry import encodings
+from lengthwise.extension.method import CHANGES, changes
+from lengthwise.extension.registry import extensions
 from lengthwise.patterns import patterns
 from lengthwise.sites import SITES
 from lengthwise.tasks import tasks
@@ -30,7 +32,7 @@ PAPER = 34
 
 @dataclass(kw_only=True)
 class List:
-    """List encodings, tasks and attention backends."""
+    """List encodings, extensions, tasks and attention backends."""
 
     verbose: Verbose = False
     """Show a traceback with an error."""
@@ -38,10 +40,11 @@ class List:
     def run(self, given: Sequence[str]) -> int:
         """Print one table of each kind."""
         out = console()
-        places = by_place()
-        name = max(len(row[0]) for rows in places.values() for row in rows)
-        for place, rows in places.items():
-            out.print(f"encodings that act {place}", style="bold")
+        groups = {f"encodings that act {place}": rows for place, rows in by_place().items()}
+        groups |= {f"extensions that change {what}": rows for what, rows in by_change().items()}
+        name = max(len(row[0]) for rows in groups.values() for row in rows)
+        for title, rows in groups.items():
+            out.print(title, style="bold")
             for row in rows:
                 what = out.width - name - PAPER - 4
                 out.print(f"{row[0]:<{name}}  {_cut(row[1], what):<{what}}  {_cut(row[2], PAPER)}", highlight=False)
@@ -52,7 +55,7 @@ class List:
         out.print(_table(("task", "measured by", "what a model has to do"), rows, long=2))
         rows = [(name, summary(type(backend))) for name, backend in backends.items()]
         out.print(_table(("attention backend", "what it is"), rows, long=1))
-        for registry in (encodings, patterns, tasks, backends):
+        for registry in (encodings, extensions, patterns, tasks, backends):
             for error in registry.broken.values():
                 print(f"lengthwise: {error}", file=sys.stderr)
         return 0
@@ -69,7 +72,7 @@ def summary(made: Callable[..., object]) -> str:
     return (made.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ").rstrip(".")
 
 
-def short_paper(made: type[nn.Module]) -> str:
+def short_paper(made: type[object]) -> str:
     """Authors, year and arXiv number of the first source."""
     return (
         str(getattr(made, "paper", ""))
@@ -91,6 +94,14 @@ def by_place() -> dict[str, list[tuple[str, str, str]]]:
     for name, made in ordered:
         places.setdefault(f"on {acts_on(made)}", []).append((name, summary(made), short_paper(made)))
     return places
+
+
+def by_change() -> dict[str, list[tuple[str, str, str]]]:
+    """Name, summary and paper of every extension, under what it changes first."""
+    groups: dict[str, list[tuple[str, str, str]]] = {what: [] for what in CHANGES.values()}
+    for name, made in extensions.items():
+        groups[changes(made)[0]].append((name, summary(made), short_paper(made)))
+    return {what: rows for what, rows in groups.items() if rows}
 
 
 def _cut(text: str, width: int) -> str:

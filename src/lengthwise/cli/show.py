@@ -1,4 +1,4 @@
-"""`lengthwise show NAME`: one encoding or task, with a picture."""
+"""`lengthwise show NAME`: one encoding, extension or task, with a picture."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Annotated
 
 import torch
 import tyro
-from torch import nn
 
-from lengthwise.build import build
+from lengthwise.build import build, build_method
 from lengthwise.cli.list import WORDS, summary
 from lengthwise.cli.options import Verbose, console
 from lengthwise.compose import PerLayer
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings, example
 from lengthwise.errors import InvalidArgument, UnknownName, nearest
+from lengthwise.extension.extend import applies
+from lengthwise.extension.method import changes
+from lengthwise.extension.registry import extensions
 from lengthwise.patterns import patterns
 from lengthwise.sites import CLAIMS, cached_keys, claims, direction, sites
 from lengthwise.spec import parse
@@ -27,7 +29,7 @@ from lengthwise.tasks import SymbolTask, build_task, tasks
 
 @dataclass(kw_only=True)
 class Show:
-    """Show one encoding or task: formula, parameters, source, claims, a picture."""
+    """Show one encoding, extension or task: formula, parameters, source, picture."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
     """A name from `lengthwise list`, or a spec such as "rotary(base=500000)"."""
@@ -46,21 +48,59 @@ class Show:
     def run(self, given: Sequence[str]) -> int:
         """Print what is known of it."""
         calls = parse(self.name)
-        known = [*encodings, *patterns, *tasks]
+        known = [*encodings, *extensions, *patterns, *tasks]
         for call in calls:
             if call.name not in known:
-                raise UnknownName(f"unknown encoding, pattern or task {call.name!r}: {nearest(call.name, known)}")
+                raise UnknownName(
+                    f"unknown encoding, extension, pattern or task {call.name!r}: {nearest(call.name, known)}"
+                )
         name = calls[0].name
         if len(calls) > 1 or name in encodings:
-            for call in calls:
-                if call.name not in encodings:
-                    raise InvalidArgument(f"'+' joins encodings, and {call.name!r} is a pattern or a task")
-            self._encoding([encodings[call.name] for call in calls])
+            made: list[type[object]] = []
+            for place, call in enumerate(calls):
+                if call.name in extensions and place > 0:
+                    made.append(extensions[call.name])
+                elif call.name in encodings:
+                    made.append(encodings[call.name])
+                else:
+                    raise InvalidArgument(
+                        f"'+' joins encodings, and extensions behind one; {call.name!r} can't stand there"
+                    )
+            self._encoding(made)
+        elif name in extensions:
+            self._extension(name)
         elif name in patterns:
             self._pattern(name)
         else:
             self._task()
         return 0
+
+    def _extension(self, name: str) -> None:
+        if self.plot is not None:
+            raise InvalidArgument(
+                f"{name!r} is an extension: --plot draws an encoding with it, such as "
+                f"'rotary + {extensions[name].example}'"
+            )
+        out = console()
+        kind = extensions[name]
+        dims = Dims(self.dim, self.heads, max_length=128)
+        method = build_method(kind.example if self.name == name else self.name, dims)
+        taking = [one for one in encodings if applies(build(example(one), dims), kind)]
+        kept = ", ".join(sorted(claim.replace("_", " ") for claim in kind.preserves))
+        out.print(f"{self.name}  ({kind.__module__}.{kind.__name__})", style="bold")
+        out.print(f"{summary(kind)}.\n", soft_wrap=True)
+        rows = [
+            ("formula", kind.formula),
+            ("changes", " or ".join(changes(kind))),
+            ("parameters", parameters(kind)),
+            ("source", kind.paper),
+            ("extends", ", ".join(taking) or "none of the registered encodings"),
+            ("keeps", kept or "no claim"),
+            ("cache", f"keys are kept {method.cached_keys.replace('_', ' ')}"),
+            ("example", f"lengthwise show '{taking[0] if taking else 'rotary'} + {kind.example}'"),
+        ]
+        for title, text in rows:
+            out.print(f"{title:<11}{text}", soft_wrap=True)
 
     def _pattern(self, name: str) -> None:
         if self.plot is not None:
@@ -76,7 +116,7 @@ class Show:
         for layer, encoding in enumerate(layers):
             out.print(f"{f'layer {layer}':<11}{' '.join(repr(encoding).split())}", soft_wrap=True)
 
-    def _encoding(self, made: Sequence[type[nn.Module]]) -> None:
+    def _encoding(self, made: Sequence[type[object]]) -> None:
         if self.length < 2:
             raise InvalidArgument(f"--length must be at least 2, not {self.length}")
         from lengthwise.report.pictures import as_chart, as_lines, picture  # figures are slow to load

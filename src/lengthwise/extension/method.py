@@ -13,8 +13,9 @@ A method has one or more of these, and `lengthwise.extend` takes the first that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor
@@ -49,6 +50,25 @@ class Method:
     def identity(self) -> bool:
         """Whether these settings change nothing: factor 1. The encoding is then left as it is, bit for bit."""
         return False
+
+
+CHANGES: Mapping[str, str] = MappingProxyType(
+    {
+        "map_spectrum": "the frequencies of a rotation",
+        "map_table": "a learned table",
+        "branches": "pairs of positions",
+        "map_distance": "a bias of distance",
+        "map_positions": "positions",
+        "scale_queries": "queries",
+        "transform": "the encoding as a whole",
+    }
+)
+"""What a method changes, by its hook, in the order in which `extend` prefers them."""
+
+
+def changes(kind: type[Method]) -> tuple[str, ...]:
+    """What methods of a kind can change, in words."""
+    return tuple(what for hook, what in CHANGES.items() if hasattr(kind, hook))
 
 
 class Branch(NamedTuple):
