@@ -1,0 +1,161 @@
+"""Where the tokens of one forward pass of a `transformers` model stand, and what they may see.
+
+A model says it in three places: `position_ids`, the mask of padding, and the cache. The positions of keys that wait in
+a cache are kept on the cache itself, since the cache has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from lengthwise.errors import InvalidArgument
+from lengthwise.positions import Positions
+from lengthwise.prepared import Prepared, prepare
+
+_ON_CACHE = "_lengthwise_positions"
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a mask of `transformers` says, without the mask: no tensor of queries times keys.
+
+    Args:
+        padding: bool `[batch, all keys so far]`, True where a token is real; None where all are.
+        q_first, k_first: index in the whole sequence of the first query and the first key.
+        q_length, k_length: how many there are.
+        window: how many tokens back a query sees, itself not counted; None for all.
+    """
+
+    padding: Tensor | None
+    q_first: int
+    k_first: int
+    q_length: int
+    k_length: int
+    window: int | None
+
+
+@dataclass(eq=False)
+class Forward:
+    """One forward pass: the positions of its tokens, and what encodings made of them.
+
+    Args:
+        q: positions of the new tokens, `[1 or batch, new]`.
+        training: whether the model is in training mode.
+        target_length: the length to which a length-dependent method is fixed.
+    """
+
+    q: Tensor
+    training: bool
+    target_length: int | None
+    k: Tensor | None = None
+    cached: bool = False
+    made: dict[Any, Any] = field(default_factory=dict[Any, Any])
+
+    def meet(self, cache: Any) -> None:
+        """Learn where the keys of a cache stand, and leave there where the new ones do; once a pass."""
+        if self.k is not None:
+            return
+        self.cached = cache is not None
+        past = 0 if cache is None else int(cache.get_seq_length())
+        if past == 0:
+            self.k = self.q
+        else:
+            known = getattr(cache, _ON_CACHE, None)
+            if known is None or known.shape[1] < past:
+                raise InvalidArgument(
+                    f"the cache holds {past} tokens from before apply_to, and keys of two encodings do not mix: "
+                    "start with an empty cache"
+                )
+            rows = max(known.shape[0], self.q.shape[0])
+            self.k = torch.cat([part.expand(rows, -1) for part in (known[:, :past], self.q)], dim=1)
+        if cache is not None:
+            setattr(cache, _ON_CACHE, self.k)
+
+    def own(self) -> Positions:
+        """The new tokens among themselves, for a rotation."""
+        return self._once("own", lambda: Positions(_row(self.q), _row(self.q), target_length=self.target_length))
+
+    def rotation(self, encoding: nn.Module) -> Any:
+        """What an encoding turns the new queries and keys by."""
+        return self._once(
+            ("rotation", encoding), lambda: prepare(encoding, self.own(), training=self.training).rotation
+        )
+
+    def prepared(self, encoding: nn.Module, seen: Seen) -> Prepared:
+        """All that an encoding has to say for the pairs that are seen."""
+        positions = self._once(seen, lambda: self._positions(seen))
+        return self._once((encoding, seen), lambda: prepare(encoding, positions, training=self.training))
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
+
+    def _positions(self, seen: Seen) -> Positions:
+        q, all_k = self.q, cast(Tensor, self.k)
+        k = all_k[:, seen.k_first : seen.k_first + seen.k_length]
+        if k.shape[1] != seen.k_length or seen.q_first + seen.q_length != seen.k_first + seen.k_length:
+            raise InvalidArgument(
+                f"this cache shows {seen.k_length} keys where {k.shape[1]} tokens have been: "
+                "use a DynamicCache, the default of transformers, and not one of a fixed size"
+            )
+        real = None
+        if seen.padding is not None:
+            real = seen.padding[:, seen.k_first : seen.k_first + seen.k_length]
+            real = None if bool(real.all()) else real
+        segment = None if real is None else torch.where(real, 0, -1)
+        if seen.padding is None and not self.cached:  # several documents in one row
+            segment = _documents(k)
+        rows = 1 if segment is None else segment.shape[0]
+        aligned = seen.k_first == 0 and self._aligned(k, segment)
+        q, k = (part.expand(max(rows, part.shape[0]), -1) if rows > 1 else _row(part) for part in (q, k))
+        if segment is not None:
+            if aligned:
+                k = torch.where(segment >= 0, k, 0)  # what stands for padding may point anywhere
+                q = k[:, k.shape[1] - q.shape[1] :]
+            q, k = (part if part.dim() == 2 else part[None] for part in (q, k))
+        return Positions(
+            q,
+            k,
+            q_segment=None if segment is None else segment[:, segment.shape[1] - seen.q_length :],
+            k_segment=segment,
+            window=seen.window,
+            aligned=aligned,
+            target_length=self.target_length,
+        )
+
+    @staticmethod
+    def _aligned(k: Tensor, segment: Tensor | None) -> bool:
+        """Whether the positions of real tokens are differences in index, from at least 0; read from the tensors."""
+        index = torch.arange(k.shape[1], device=k.device)
+        back = index - k  # how far each row, and each document, is shifted
+        if segment is None:
+            return bool((back == 0).all())
+        rows = max(back.shape[0], segment.shape[0])
+        back, own = back.expand(rows, -1), segment.expand(rows, -1)
+        steady = (back[:, 1:] == back[:, :-1]) | (own[:, 1:] != own[:, :-1])
+        whole = _runs(own)  # holes in a row would need a closer look
+        return whole and bool((steady | (own[:, 1:] < 0)).all()) and bool((back >= 0)[own >= 0].all())
+
+
+def _row(place: Tensor) -> Tensor:
+    """`[length]` where all rows are the same, which keeps fast roads open."""
+    same = place.shape[0] == 1 or bool((place == place[:1]).all())
+    return place[0] if same else place
+
+
+def _documents(place: Tensor) -> Tensor | None:
+    """Which document each token belongs to, where positions start anew within a row; None for one a row."""
+    starts = torch.diff(place, dim=1) != 1
+    return None if not bool(starts.any()) else torch.nn.functional.pad(starts.cumsum(1), (1, 0))
+
+
+def _runs(segment: Tensor) -> bool:
+    """Whether the real tokens of each row stand together."""
+    real = (segment >= 0).long()
+    return bool(((torch.diff(real, dim=1) == 1).sum(1) + real[:, 0] <= 1).all())
