@@ -8,6 +8,7 @@ deviation is that of BERT and GPT-2 in `transformers` (`initializer_range`). Pas
 
 from __future__ import annotations
 
+import copy
 from typing import ClassVar
 
 import torch
@@ -54,6 +55,20 @@ class Learned(nn.Module):
     def max_position(self) -> int:
         """Number of positions in the table; the last valid position is one less."""
         return self.table.shape[0]
+
+    def with_table(self, table: Float[Tensor, "positions dim"]) -> Learned:
+        """The same encoding with another table, of any number of positions; this one is left as it is.
+
+        Raises:
+            InvalidArgument: another width, no rows, or values that are not floating.
+        """
+        if table.dim() != 2 or table.shape[0] < 1 or table.shape[1] != self.table.shape[1]:
+            raise InvalidArgument(f"a table must be [positions, {self.table.shape[1]}], not {list(table.shape)}")
+        if not table.is_floating_point():
+            raise InvalidArgument(f"a table must be floating, not {table.dtype}")
+        changed = copy.deepcopy(self)
+        changed.table = nn.Parameter(table.detach().clone(), requires_grad=self.table.requires_grad)
+        return changed
 
     def embed_positions(
         self, x: Float[Tensor, "batch length dim"], positions: Positions

@@ -57,7 +57,7 @@ def applies(encoding: nn.Module, kind: type[Method]) -> bool:
 
 def refusal(encoding: nn.Module, kind: type[Method], method: Method | None = None) -> str | None:
     """Why a method can't extend an encoding, or None."""
-    parts = _parts(encoding)
+    parts = _parts(encoding, kind)
     if parts is not None:
         reasons = [refusal(part, kind, method) for part in parts]
         return None if None in reasons else "; ".join(dict.fromkeys(reason for reason in reasons if reason))
@@ -72,7 +72,7 @@ def refusal(encoding: nn.Module, kind: type[Method], method: Method | None = Non
 
 
 def _extended(encoding: nn.Module, method: Method) -> nn.Module:
-    if isinstance(encoding, Combined):
+    if isinstance(encoding, Combined) and not method.whole:
         return Combined(*(_where_it_can(part, method) for part in encoding.parts))
     if isinstance(encoding, PerLayer):
         made = {part: _where_it_can(part, method) for part in encoding.distinct}
@@ -89,8 +89,8 @@ def _where_it_can(encoding: nn.Module, method: Method) -> nn.Module:
     return encoding if refusal(encoding, type(method), method) is not None else _extended(encoding, method)
 
 
-def _parts(encoding: nn.Module) -> list[nn.Module] | None:
-    if isinstance(encoding, Combined):
+def _parts(encoding: nn.Module, kind: type[Method]) -> list[nn.Module] | None:
+    if isinstance(encoding, Combined) and not kind.whole:
         return list(encoding.parts)
     return list(encoding.distinct) if isinstance(encoding, PerLayer) else None
 

@@ -103,7 +103,10 @@ class SpectrumExtended(Extended):
 
 
 class TableExtended(Extended):
-    """An encoding with another table; the table it had is not kept."""
+    """An encoding with another table; the table it had is not kept.
+
+    Where the method predicts rows, `fit_error` says how well it predicted rows that it was not shown.
+    """
 
     def __init__(self, encoding: nn.Module, method: Method) -> None:
         inner: Any = encoding
@@ -123,6 +126,12 @@ class TableExtended(Extended):
 
 
 class DistanceExtended(Extended):
+        measure = getattr(method, "error_on", None)
+        self.fit_error: float | None = None if measure is None else measure(inner.table.detach())
+
+    def __repr__(self) -> str:
+        plain = super().__repr__()
+        return plain if self.fit_error is None else f"{plain} (fit_error {self.fit_error:.3g})"
     """A bias of distance, at other distances; fast roads stay open to it."""
 
     def _logit_bias(self, positions: Positions) -> DistanceBias:
@@ -151,6 +160,13 @@ class PositionsExtended(Extended):
         if self.method.identity:
             return positions
         return self._own.map_positions(positions, generator=generator, training=training)
+    def __init__(self, encoding: nn.Module, method: Method) -> None:
+        super().__init__(encoding, method)
+        if method.preserves_at_positions is not None and not method.identity:
+            self.claims = claims(encoding) & method.preserves_at_positions
+        self.max_position = method.reach(getattr(encoding, "max_position", None))
+        self.draws_each_row = method.draws_each_row or getattr(encoding, "draws_each_row", False)
+
 
     def _embed_positions(self, x: Tensor, positions: Positions) -> Tensor:
         return self._inner.embed_positions(x, self._mapped(positions))

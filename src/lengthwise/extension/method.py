@@ -30,6 +30,10 @@ class Method:
     which an instance may set by a property; `plain_factor`, whether two in a row are one with the product of both;
     `rebases`, whether its result is a spectrum as good as a trained one, which others may change. A static method
     `takes(encoding) -> reason | None` refuses encodings that have what the method needs and still can't use it.
+
+    Of a method that maps positions: `preserves_at_positions`, the claims kept there, where they are not `preserves`;
+    `whole`, whether several encodings at once get the same map, as random ones must; `draws_each_row`, whether each row
+    has draws of its own.
     """
 
     formula: ClassVar[str] = ""
@@ -40,6 +44,9 @@ class Method:
     )
     plain_factor: ClassVar[bool] = False
     rebases: ClassVar[bool] = False
+    preserves_at_positions: ClassVar[frozenset[str] | None] = None
+    whole: ClassVar[bool] = False
+    draws_each_row: ClassVar[bool] = False
 
     @property
     def cached_keys(self) -> str:
@@ -50,6 +57,14 @@ class Method:
     def identity(self) -> bool:
         """Whether these settings change nothing: factor 1. The encoding is then left as it is, bit for bit."""
         return False
+
+    def reach(self, rows: int | None) -> int | None:
+        """Positions that the result can take after a map of positions, where the encoding takes `rows`; None: any.
+
+        Raises:
+            InvalidArgument: settings that need more positions than the encoding has.
+        """
+        return rows
 
 
 CHANGES: Mapping[str, str] = MappingProxyType(
