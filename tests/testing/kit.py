@@ -1,8 +1,11 @@
 """Runs the kit in a process without the shape checks of these tests, which would make it five times as slow.
 
-    python kit.py encodings   every registered encoding, settings and combinations, other numbers of heads
-    python kit.py wrong       every wrong encoding
+    python kit.py encodings   every registered encoding
+    python kit.py settings    settings and combinations, other numbers of heads
+    python kit.py wrong       every second wrong encoding
+    python kit.py others      the other wrong ones
 
+Each is a file of tests of its own, so that they run side by side.
 Prints one JSON object: from a label to the failures, `{check: message}`.
 """
 
@@ -11,13 +14,14 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Sequence
 
 import torch
 
 import lengthwise as lw
 from lengthwise.attention import backends
 from lengthwise.testing import CHECKS, check_encoding, registered
-from lengthwise.testing.broken import BROKEN
+from lengthwise.testing.broken import BROKEN, Wrong
 from lengthwise.testing.broken import DIMS as WRONG_DIMS
 from lengthwise.testing.broken import state as state_faults
 from lengthwise.testing.makers import OfSpec
@@ -82,9 +86,13 @@ HEADS = (1, 3, 6)
 
 
 def encodings() -> dict[str, dict[str, str]]:
-    """Failures of every registered encoding, of settings that change most, and of other numbers of heads."""
-    makes = [*registered(DIMS), *(OfSpec(spec, DIMS) for spec in SETTINGS)]
-    failures = {make.label: dict(check_encoding(make, dims=DIMS).failures) for make in makes}
+    """Failures of every registered encoding."""
+    return {make.label: dict(check_encoding(make, dims=DIMS).failures) for make in registered(DIMS)}
+
+
+def settings() -> dict[str, dict[str, str]]:
+    """Failures of settings that change most, and of other numbers of heads."""
+    failures = {spec: dict(check_encoding(OfSpec(spec, DIMS), dims=DIMS).failures) for spec in SETTINGS}
     for heads in HEADS:
         dims = lw.Dims(dim=heads * 8, heads=heads, head_dim=8, max_length=64)
         for spec in ("alibi", "rotary", "t5", "learned", "none", "mixed", "fox"):
@@ -93,11 +101,11 @@ def encodings() -> dict[str, dict[str, str]]:
     return failures
 
 
-def wrong() -> dict[str, dict[str, str]]:
-    """Failures of every wrong encoding; those of slow checks only where it is one of them that must catch it."""
+def wrong(half: Sequence[Wrong]) -> dict[str, dict[str, str]]:
+    """Failures of wrong encodings; those of slow checks only where it is one of them that must catch it."""
     fast = [name for name, check in CHECKS.items() if check.speed == "fast"]
     failures: dict[str, dict[str, str]] = {}
-    for fault in BROKEN:
+    for fault in half:
         state_faults.forget()
         if fault.backend is not None:
             backends._things["wrong"] = fault.backend
@@ -110,4 +118,10 @@ def wrong() -> dict[str, dict[str, str]]:
 if __name__ == "__main__":
     warnings.simplefilter("error")
     torch.set_num_threads(1)
-    print(json.dumps({"encodings": encodings, "wrong": wrong}[sys.argv[1]]()))
+    runs = {
+        "encodings": encodings,
+        "settings": settings,
+        "wrong": lambda: wrong(BROKEN[::2]),
+        "others": lambda: wrong(BROKEN[1::2]),
+    }
+    print(json.dumps(runs[sys.argv[1]]()))
