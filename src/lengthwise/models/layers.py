@@ -45,7 +45,7 @@ class SelfAttention(nn.Module):
         """Attend; new keys and values join the cache, if there is one."""
         if shared.ready.readers:
             shared = shared.read(x, cache, layer)
-        q, k, v = (self._heads(project(x)) for project in (self.q, self.k, self.v))
+        q, k, v = (self.heads(project(x)) for project in (self.q, self.k, self.v))
         if shared.rotation is not None and not shared.raw_keys:
             q, k = shared.rotation(q, k)
         if cache is not None:
@@ -56,7 +56,8 @@ class SelfAttention(nn.Module):
         out = attend(q, k, v)  # [batch, heads, length, head_dim]
         return self.out(out.transpose(1, 2).flatten(2))
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def heads(self, x: Tensor) -> Tensor:
+        """Part the last dimension into heads: `[batch, heads, length, head_dim]`."""
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # [batch, heads, length, head_dim]
 
 
