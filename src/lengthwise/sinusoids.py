@@ -32,10 +32,19 @@ def sinusoids(
     place: Tensor, dim: int, base: float = 10000.0, variant: Variant = "interleaved"
 ) -> Float[Tensor, "*place dim"]:
     """Sinusoids of positions of any shape, float32 from float64 angles, a last dimension of `dim` added."""
+    return sinusoids_of(place, frequencies(dim, base, variant, place.device), variant)
+
+
+def frequencies(dim: int, base: float, variant: Variant, device: torch.device | str = "cpu") -> Float[Tensor, " half"]:
+    """Radians a position, the fastest first, float64 where the device has it."""
+    m = torch.arange(dim // 2, device=device, dtype=widest_float(torch.device(device)))
+    return base ** (-m / (max(dim // 2 - 1, 1) if variant == "tensor2tensor" else dim / 2))
+
+
+def sinusoids_of(place: Tensor, inv_freq: Tensor, variant: Variant) -> Float[Tensor, "*place dim"]:
+    """Sinusoids of positions of any shape by given frequencies, float32."""
     wide = widest_float(place.device)
-    m = torch.arange(dim // 2, device=place.device, dtype=wide)
-    steps = max(dim // 2 - 1, 1) if variant == "tensor2tensor" else dim / 2
-    angle = place.to(wide).unsqueeze(-1) * base ** (-m / steps)  # [*place, dim / 2]
+    angle = place.to(wide).unsqueeze(-1) * inv_freq.to(place.device, wide)  # [*place, dim / 2]
     if variant == "interleaved":
         return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2).float()
     return torch.cat((angle.sin(), angle.cos()), dim=-1).float()

@@ -27,6 +27,7 @@ from lengthwise.errors import InvalidArgument, nearest
 from lengthwise.positions import Positions
 from lengthwise.precision import widest_float
 from lengthwise.rotation import Layout, Rotation
+from lengthwise.spectrum import Spectrum
 
 
 @encodings.register("mrope")
@@ -55,7 +56,7 @@ class MRoPE(nn.Module):
 
     formula: ClassVar[str] = "q_i, k_j <- R(p_i) q_i, R(p_j) k_j,  angle of pair m: (t, row or column) base^(-2m / d)"
     paper: ClassVar[str] = "Wang et al. 2024, arXiv 2409.12191"
-    claims: ClassVar[frozenset[str]] = frozenset({"translation_invariant", "norm_preserving", "pairwise"})
+    claims: frozenset[str] = frozenset({"translation_invariant", "norm_preserving", "pairwise"})
     axes: ClassVar[int] = 3
 
     def __init__(
@@ -86,6 +87,7 @@ class MRoPE(nn.Module):
                 f"sections {self.sections} can't take turns: the last turn of row and of column is past the last pair; "
                 "give time more, or interleaved=False"
             )
+        self._own: Spectrum | None = None  # no buffer: float64 whatever `.to()` does
 
     @property
     def axis_of_pair(self) -> list[int]:
@@ -98,13 +100,36 @@ class MRoPE(nn.Module):
                 turns[m] = axis
         return turns
 
+    @property
+    def spectrum(self) -> Spectrum:
+        """Frequencies of the pairs, whichever coordinate each reads; what extensions change."""
+        return Spectrum.of_base(self.base, self.head_dim) if self._own is None else self._own
+
+    def with_spectrum(self, spectrum: Spectrum) -> MRoPE:
+        """The same encoding at other frequencies; itself is left as it is.
+
+        Raises:
+            InvalidArgument: a spectrum for another number of dims.
+        """
+        if spectrum.rotary_dim != self.head_dim:
+            raise InvalidArgument(f"a spectrum of {spectrum.rotary_dim} dims does not fit a head of {self.head_dim}")
+        other = type(self)(self.head_dim, self.sections, spectrum.base, self.interleaved, self.layout)
+        other._own = spectrum
+        if isinstance(spectrum.attention_factor, Tensor) or spectrum.attention_factor != 1.0:
+            other.claims = self.claims - {"norm_preserving"}  # cosines and sines that are multiplied change lengths
+        return other
+
     def rotation(self, positions: Positions) -> Rotation:
         """The rotation at `positions`, `[batch or 1, length, 3]`, or of one axis where all is text."""
+        return self.rotation_by(self.spectrum, positions)
+
+    def rotation_by(self, spectrum: Spectrum, positions: Positions) -> Rotation:
+        """The rotation at `positions` by frequencies that may follow from the length of the sequence."""
         q, k = positions.one_axis() if positions.axes == 1 else positions.several_axes(3)
         several = positions.axes != 1
-        q_angles = self._angles(q, several)
-        k_angles = q_angles if k is q else self._angles(k, several)
-        return Rotation.of_angles(q_angles, k_angles, self.layout)
+        q_angles = self._angles(q, several, spectrum)
+        k_angles = q_angles if k is q else self._angles(k, several, spectrum)
+        return Rotation.of_angles(q_angles, k_angles, self.layout, spectrum.attention_factor)
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
@@ -113,11 +138,10 @@ class MRoPE(nn.Module):
             f"layout={self.layout!r}"
         )
 
-    def _angles(self, place: Tensor, several: bool) -> Float[Tensor, "*rows length pairs"]:
+    def _angles(self, place: Tensor, several: bool, spectrum: Spectrum) -> Float[Tensor, "*rows length pairs"]:
         wide = widest_float(place.device)
-        exponent = torch.arange(0, self.head_dim, 2, device=place.device, dtype=wide) / self.head_dim
         of_pair = place[..., self.axis_of_pair] if several else place.unsqueeze(-1)
-        return of_pair.to(wide) * self.base**-exponent
+        return of_pair.to(wide) * spectrum.inv_freq.to(place.device, wide)
 
 
 def mrope_positions(

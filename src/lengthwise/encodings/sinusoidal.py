@@ -18,8 +18,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lengthwise.encodings.registry import encodings
+from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
-from lengthwise.sinusoids import Variant, check_sinusoids, sinusoids
+from lengthwise.sinusoids import Variant, check_sinusoids, frequencies, sinusoids_of
+from lengthwise.spectrum import Spectrum
 
 
 @encodings.register("sinusoidal")
@@ -47,6 +49,31 @@ class Sinusoidal(nn.Module):
         check_sinusoids(dim, base, variant)
         self.dim, self.base = dim, float(base)
         self.variant: Variant = variant
+        self._own: Spectrum | None = None  # no buffer: float64 whatever `.to()` does
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Frequencies, fastest first; what extensions change. Its base is the one whose powers they are.
+
+        Those of "tensor2tensor", base^(-m / (dim/2 - 1)), are powers of base^(dim / (dim - 2)) with the exponents of
+        the other variants.
+        """
+        if self._own is not None:
+            return self._own
+        stretched = self.variant == "tensor2tensor" and self.dim > 2
+        base = self.base ** (self.dim / (self.dim - 2)) if stretched else self.base
+        return Spectrum(frequencies(self.dim, self.base, self.variant), base, self.dim)
+
+    def with_spectrum(self, spectrum: Spectrum) -> Sinusoidal:
+        """The same encoding at other frequencies; itself is left as it is.
+
+        Raises:
+            InvalidArgument: a spectrum for another width, or one with a factor of cosines and sines.
+        """
+        self._check(spectrum)
+        other = type(self)(self.dim, self.base, self.variant)
+        other._own = spectrum
+        return other
 
     def embed_positions(
         self, x: Float[Tensor, "batch length dim"], positions: Positions
@@ -55,10 +82,25 @@ class Sinusoidal(nn.Module):
         positions.check_tokens(x)
         return x + self.table(positions.one_axis()[0]).to(x.dtype)
 
+    def embed_by(self, spectrum: Spectrum, x: Tensor, positions: Positions) -> Tensor:
+        """`embed_positions` by frequencies that may follow from the length of the sequence."""
+        self._check(spectrum)
+        positions.check_tokens(x)
+        return x + sinusoids_of(positions.one_axis()[0], spectrum.inv_freq, self.variant).to(x.dtype)
+
     def table(self, place: Tensor) -> Float[Tensor, "*place dim"]:
         """Sinusoids of positions of any shape, float32, a last dimension of `dim` added."""
-        return sinusoids(place, self.dim, self.base, self.variant)
+        return sinusoids_of(place, self.spectrum.inv_freq, self.variant)
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"dim={self.dim}, base={self.base:g}, variant={self.variant!r}"
+
+    def _check(self, spectrum: Spectrum) -> None:
+        if spectrum.rotary_dim != self.dim:
+            raise InvalidArgument(f"a spectrum of {spectrum.rotary_dim} dims does not fit embeddings of {self.dim}")
+        if isinstance(spectrum.attention_factor, Tensor) or spectrum.attention_factor != 1.0:
+            raise InvalidArgument(
+                "Sinusoidal adds its sines to embeddings, where a factor of cosines and sines would not reach the "
+                f"logits alone: use a spectrum with attention_factor 1, not {spectrum.attention_factor}"
+            )

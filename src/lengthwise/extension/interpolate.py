@@ -15,9 +15,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from lengthwise.errors import InvalidArgument
 from lengthwise.extension.method import Method
 from lengthwise.extension.registry import extensions
+from lengthwise.extension.settings import check_factor
 from lengthwise.positions import Positions
 from lengthwise.spectrum import Spectrum
 
@@ -76,15 +76,6 @@ class Interpolate(Method):
         """Every position divided by the factor, float64."""
         q = positions.q.double() / self.factor
         return positions.replace(q=q, k=q if positions.k is positions.q else positions.k.double() / self.factor)
-
-
-def check_factor(factor: float) -> None:
-    """Raise `InvalidArgument` for a factor that shortens."""
-    if not 1 <= factor < float("inf"):
-        raise InvalidArgument(
-            f"factor is the target length divided by the trained length, at least 1, and is {factor}: "
-            "1 leaves an encoding as it is, and no method is needed for shorter sequences"
-        )
 
 
 def _wide(distance: Tensor) -> Tensor:
