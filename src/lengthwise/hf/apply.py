@@ -88,8 +88,9 @@ def apply_to(model: Any, encoding: nn.Module, *, target_length: int | None = Non
             )
     family = _family(kind)
     undo = family(model, encoding, target_length, raw)
-    object.__setattr__(model, _MARK, True)
-    undo.append(lambda: object.__delattr__(model, _MARK))
+    for module in model.modules():  # each, so that a part of the model is known to be changed too
+        object.__setattr__(module, _MARK, True)
+        undo.append(lambda module=module: object.__delattr__(module, _MARK))
     return Applied(model, encoding, undo)
 
 

@@ -111,14 +111,15 @@ class Forward:
         segment = None if real is None else torch.where(real, 0, -1)
         if seen.padding is None and not self.cached:  # several documents in one row
             segment = _documents(k)
-        rows = 1 if segment is None else segment.shape[0]
         aligned = seen.k_first == 0 and self._aligned(k, segment)
-        q, k = (part.expand(max(rows, part.shape[0]), -1) if rows > 1 else _row(part) for part in (q, k))
-        if segment is not None:
+        if segment is None:
+            q, k = _row(q), _row(k)
+        else:
+            rows = max(part.shape[0] for part in (q, k, segment))
+            q, k, segment = (part.expand(rows, -1) for part in (q, k, segment))
             if aligned:
                 k = torch.where(segment >= 0, k, 0)  # what stands for padding may point anywhere
-                q = k[:, k.shape[1] - q.shape[1] :]
-            q, k = (part if part.dim() == 2 else part[None] for part in (q, k))
+                q = k[:, k.shape[1] - seen.q_length :]
         return Positions(
             q,
             k,

@@ -56,9 +56,9 @@ def swap(model: Any, encoding: nn.Module, target_length: int | None, raw: bool) 
     """Give every layer its encoding; returns what undoes it, last first."""
     decoder = _decoder(model)
     layers = [_attention_of(layer) for layer in decoder.layers]
-    each = [encoding[at] for at in range(len(layers))] if isinstance(encoding, PerLayer) else [encoding] * len(layers)
     if isinstance(encoding, PerLayer) and len(encoding) != len(layers):
         raise InvalidArgument(f"PerLayer holds {len(encoding)} encodings, and the model has {len(layers)} layers")
+    each = [encoding[at] for at in range(len(layers))] if isinstance(encoding, PerLayer) else [encoding] * len(layers)
     width = int(getattr(layers[0], "head_dim", 0) or layers[0].head_size)
     for one in dict.fromkeys(each):
         _check(one)
@@ -78,6 +78,9 @@ def swap(model: Any, encoding: nn.Module, target_length: int | None, raw: bool) 
             last[:] = [Forward(position_ids, bool(decoder.training), target_length)]
         return last[0]
 
+    def forget(module: nn.Module, given: tuple[Any, ...], out: Any) -> None:
+        last.clear()
+
     put(decoder, "rotary_emb", _Recorder(start, int(getattr(layers[0], "rotary_ndims", width))))
     if raw:
         config = copy.deepcopy(decoder.config)  # another model may share it
@@ -91,7 +94,7 @@ def swap(model: Any, encoding: nn.Module, target_length: int | None, raw: bool) 
         undo.append(handle.remove)
     place = _place_rows(decoder.forward, last.clear)
     undo.append(decoder.register_forward_pre_hook(place, with_kwargs=True).remove)
-    undo.append(decoder.register_forward_hook(lambda module, given, out: last.clear()).remove)
+    undo.append(decoder.register_forward_hook(forget).remove)
     return undo
 
 
