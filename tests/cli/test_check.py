@@ -46,6 +46,13 @@ class Fails(Right):
     def __init__(self, heads):
         raise RuntimeError("no luck")
 
+class Raises(Right):
+    def logit_bias(self, positions):
+        return self.values(positions.distance())
+
+    def values(self, distance):
+        return distance @ torch.ones(3, 5, 7)
+
 number = 3
 """
 
@@ -95,7 +102,7 @@ def test_each_encoding_of_a_pattern_of_layers_is_checked_once(cli: Cli) -> None:
 
 def test_choices_are_what_makes_something(cli: Cli) -> None:
     called = cli("check", "mine_to_check:Xyzzy")
-    assert "mine_to_check has no 'Xyzzy': choose one of Fails, Needs, Right, Trained, Wrong" in called.err
+    assert "mine_to_check has no 'Xyzzy': choose one of Fails, Needs, Raises, Right, Trained, Wrong" in called.err
 
 
 def test_a_failure_has_exit_code_1_and_says_why(cli: Cli) -> None:
@@ -103,6 +110,19 @@ def test_a_failure_has_exit_code_1_and_says_why(cli: Cli) -> None:
     assert (called.code, called.err) == (1, "")
     assert "mine_to_check:Wrong: 1 failed, " in called.out
     assert "the bias of the last query falls by 1 from a key to a nearer one" in called.out
+
+
+def test_the_line_that_raised_is_told_once_and_its_traceback_where_asked_for(cli: Cli) -> None:
+    called = cli("check", "mine_to_check:Raises")
+    line = 1 + MINE[: MINE.index("return distance @")].count("\n")
+    assert called.code == 1
+    assert called.out.count("failed  ") == 1
+    assert f"mine_to_check.py:{line}, in values). Expected: shapes" in " ".join(called.out.split())
+    assert "Traceback" not in called.out
+    assert called.out.count("asked once shapes_fit holds") > 10
+    told = cli("check", "mine_to_check:Raises", "-v").out
+    assert "\nshapes_fit\nTraceback (most recent call last):\n" in told
+    assert f'mine_to_check.py", line {line}, in values' in told
 
 
 def test_json_is_the_report_as_data(cli: Cli) -> None:

@@ -71,8 +71,63 @@ def test_what_an_encoding_raises_is_a_failure_with_its_message() -> None:
         def logit_bias(self, positions: lw.Positions) -> lw.Bias:
             raise KeyError("no such thing")
 
-    failures = check_encoding(Raises, checks=["shapes_fit"]).failures
-    assert failures["shapes_fit"].startswith("raised KeyError: 'no such thing'")
+    report = check_encoding(Raises, checks=["shapes_fit"])
+    line = Raises.logit_bias.__code__.co_firstlineno + 1
+    place = rf"raised KeyError: 'no such thing' \(at \S*test_report\.py:{line}, in logit_bias\)\. Expected: "
+    assert re.match(place, report.failures["shapes_fit"])
+    assert "Traceback (most recent call last):" in report.results[0].traceback
+    assert "in prepare" in report.results[0].traceback
+
+
+def test_the_line_of_an_encoding_is_told_through_what_holds_it_and_what_it_was_raised_again_as() -> None:
+    class Raises(nn.Module):
+        def logit_bias(self, positions: lw.Positions) -> lw.Bias:
+            raise lw.InvalidArgument("no such thing")
+
+    message = check_encoding(lambda: lw.Combined(Raises(), lw.NoPE()), checks=["shapes_fit"]).failures["shapes_fit"]
+    line = Raises.logit_bias.__code__.co_firstlineno + 1
+    assert re.match(rf"raised InvalidArgument: Raises: no such thing \(at \S*test_report\.py:{line}, in", message)
+
+
+def test_a_bias_that_is_nan_for_keys_ahead_is_told_as_nan_with_its_usual_cause() -> None:
+    class Roots(nn.Module):
+        def logit_bias(self, positions: lw.Positions) -> lw.Bias:
+            return lw.DistanceBias(lambda d: -d.float().sqrt().expand(4, *d.shape), positions)
+
+    failures = check_encoding(Roots).failures
+    told = [message for message in failures.values() if "is NaN" in message]
+    assert told
+    assert all("the distance of keys ahead, which is negative" in message for message in told)
+    assert not any("nan where nan" in message for message in failures.values())
+
+
+def test_a_wrong_shape_is_told_once_and_what_needs_shapes_waits() -> None:
+    report = check_encoding(SlopesOfKeyHeads)
+    assert list(report.failures) == ["shapes_fit"]
+    waiting = [name for name, reason in report.skipped.items() if reason == "asked once shapes_fit holds"]
+    assert {"cache_equals_one_pass", "gradients_exact"} <= set(waiting)
+    assert {"acts_somewhere", "words_known"} <= set(report.passed)
+    alone = check_encoding(SlopesOfKeyHeads, checks=["cache_equals_one_pass"])
+    assert list(alone.failures) == ["cache_equals_one_pass"]
+    known = check_encoding(SlopesOfKeyHeads, expected_failures={"shapes_fit": "not finished"})
+    assert "cache_equals_one_pass" in known.failures
+
+
+def test_claiming_more_is_advised_only_where_all_holds() -> None:
+    class Modest(lw.ALiBi):
+        claims = frozenset({"norm_preserving"})
+
+    wrong = check_encoding(lambda: Modest(heads=4), checks=[*NAMES, "nonpositive", "norm_preserving"])
+    assert (wrong.failures, wrong.not_claimed[-1]) == ({}, "nonpositive")
+    assert "claim it if it always does" in str(wrong)
+
+    class Faulty(ClaimsDecay):
+        claims = frozenset({"nonincreasing"})
+
+    faulty = check_encoding(Faulty, checks=["nonincreasing", "pairwise"])
+    assert (list(faulty.failures), faulty.not_claimed) == (["nonincreasing"], ["pairwise"])
+    assert "it holds on these inputs" in str(faulty)
+    assert "claim it" not in str(faulty)
 
 
 def test_heads_of_a_bias_are_named_with_those_of_queries_and_keys() -> None:
@@ -154,7 +209,11 @@ def test_parameters_are_perturbed_and_the_same_each_time() -> None:
     ("compare", "message"),
     [
         (lambda: agree(torch.ones(2, 3), torch.ones(3, 2), 1.0, "x"), r"of shape \[2, 3\], expected \[3, 2\]"),
-        (lambda: agree(torch.tensor([0, torch.nan]), torch.zeros(2), 9.0, "x"), r"nan where 0 is expected, at \[1\]"),
+        (lambda: agree(torch.tensor([0, torch.nan]), torch.zeros(2), 9.0, "x"), r"x: is NaN at \[1\]"),
+        (lambda: agree(torch.full((2,), torch.nan), torch.full((2,), torch.nan), 9.0, "x"), r"x: is NaN at \[0\]"),
+        (lambda: agree(torch.zeros(1), torch.full((1,), torch.nan), 9.0, "x"), r"compared with is NaN at \[0\]"),
+        (lambda: agree(torch.tensor([torch.inf]), torch.zeros(1), 9.0, "x"), r"inf where 0 is expected, at \[0\]"),
+        (lambda: finite(torch.tensor([1.0, torch.nan]), "x"), r"x: is NaN at \[1\]"),
         (lambda: agree(torch.tensor([1.0, 1.1]), torch.ones(2), 1e-3, "x"), r"1\.1 and not 1 at \[1\], off by 0\.1 wh"),
         (lambda: same(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]), "x"), "where not one bit may differ"),
         (lambda: same(torch.ones(1), torch.ones(1).double(), "x"), r"torch\.float32 \[1\], expected torch\.float64"),

@@ -40,7 +40,7 @@ class Check:
     """Print the report as JSON."""
 
     verbose: Verbose = False
-    """Show a traceback with an error."""
+    """Show a traceback with an error, and with what an encoding raised in a check."""
 
     def run(self, given: Sequence[str]) -> int:
         """Print the report; 1 where a check failed."""
@@ -58,6 +58,9 @@ class Check:
             reports.append(check_encoding(make, dims=dims, checks=self.checks))
             if not self.json:
                 console().print(str(reports[-1]), soft_wrap=True)
+                for result in reports[-1].results if self.verbose else ():
+                    if result.traceback:
+                        console().print(f"\n{result.check}\n{result.traceback}".rstrip(), soft_wrap=True)
         failed = any(report.failures for report in reports)
         if self.json:
             found = [report.as_dict() for report in reports]

@@ -26,12 +26,14 @@ class Result:
         status: how it ended.
         message: the fault, or the reason why it did not apply; empty where it passed.
         seconds: how long it took.
+        traceback: of what the encoding raised; empty where it raised nothing.
     """
 
     check: str
     status: Status
     message: str = ""
     seconds: float = 0.0
+    traceback: str = ""
 
 
 @dataclass(frozen=True)

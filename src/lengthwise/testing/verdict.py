@@ -12,6 +12,10 @@ class Broken(Exception):
     """A property does not hold: what, where, by how much."""
 
 
+class IsNaN(Broken):
+    """A number that is none, or what it is compared with is."""
+
+
 class NotApplicable(Exception):
     """A check has nothing to say of this encoding, with the reason."""
 
@@ -23,6 +27,9 @@ def agree(actual: Tensor, expected: Tensor, allowed: float | Tensor, what: str) 
     if actual.numel() == 0:
         return
     actual, expected = actual.detach().double(), expected.detach().double()
+    for name, x in (("", actual), ("what it is compared with ", expected)):
+        if bool(x.isnan().any()):
+            raise IsNaN(f"{what}: {name}is NaN at {list(_place(x.isnan().int().argmax(), x))}")
     off = (actual - expected).abs()
     over = torch.nan_to_num(off / (allowed * (1.0 + expected.abs())), nan=float("inf"))
     over = torch.where(actual == expected, 0.0, over)  # both may be infinite
@@ -56,7 +63,10 @@ def finite(x: Tensor, what: str) -> None:
     wrong = ~x.isfinite()
     if bool(wrong.any()):
         index = _place(wrong.int().argmax(), wrong)
-        raise Broken(f"{what}: {x[index].item()} at {list(index)}")
+        value = x[index].item()
+        if math.isnan(value):
+            raise IsNaN(f"{what}: is NaN at {list(index)}")
+        raise Broken(f"{what}: {value} at {list(index)}")
 
 
 def _place(flat: Tensor, of: Tensor) -> tuple[int, ...]:
