@@ -24,6 +24,7 @@ EXTENSION = [
     ("lengthwise.extension.extended", "Extended"),
     ("lengthwise.extension.method", "Branch"),
     ("lengthwise.extension.method", "Method"),
+    ("lengthwise.extension.pairs", "effective_distance"),
     ("lengthwise.extension.registry", "extensions"),
 ]
 

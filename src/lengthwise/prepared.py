@@ -179,7 +179,8 @@ def join(parts: Sequence[Prepared], positions: Positions) -> Prepared:
 
 def _at_own_positions(part: Prepared, positions: Positions) -> Logits | None:
     logits = part.logits
-    return logits if logits is None or part.positions is positions else _LogitsAt(logits, part.positions)
+    own = part.positions is not positions and not hasattr(logits, "ready")
+    return _LogitsAt(logits, part.positions) if logits is not None and own else logits
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,7 +61,10 @@ class ComputesLogits(Protocol):
 Logits = Callable[[Tensor, Tensor, Positions, float], Tensor]
 """What computes whole logits: from q, k, positions and scale to `[batch, heads, q, k]`.
 
-One that keeps something of all queries and keys has a method `part(rows, columns) -> Logits` for some of them.
+One that keeps something of all queries and keys has a method `part(rows, columns) -> Logits` for some of them. One that
+can do work for all of them once has a method `ready(q, k, scale)` too, which returns a function from rows and columns
+to their logits and the slices of keys that these are of, where it leaves out keys that no row sees; it keeps positions
+of its own.
 """
 
 

@@ -8,6 +8,7 @@ block is kept.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ from lengthwise.precision import autocasts
 
 _PAIRS = 2**21
 """Pairs of one head's queries and keys, times heads and batch, that a block holds at most."""
+
+Formed = Callable[[slice, slice], tuple[Tensor, list[slice]]]
+"""From rows and columns to logits that are formed already, and the keys that these are of."""
 
 
 class Blocks:
@@ -61,11 +65,13 @@ def _blockwise(request: Request) -> Run:
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         if autocasts(q.device.type) and q.dtype != torch.float64:
             q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
+        ready = getattr(request.logits, "ready", None)
+        formed: Formed | None = None if ready is None else ready(q, k, request.scale)
         outs: list[Any] = []
         for start in range(0, queries, rows):
             stop = min(start + rows, queries)
             last = keys - queries + stop if falls else keys  # the key of the last query of the block
-            block = _attention_of(request, slice(start, stop), slice(0, last))
+            block = _attention_of(request, formed, slice(start, stop), slice(0, last))
             given = q[:, :, start:stop], k[:, :, :last], v[:, :, :last]
             if torch.is_grad_enabled() and rows < queries:
                 outs.append(checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False))
@@ -78,12 +84,30 @@ def _blockwise(request: Request) -> Run:
     return run
 
 
-def _attention_of(request: Request, rows: slice, columns: slice) -> Run:
+def _attention_of(request: Request, formed: Formed | None, rows: slice, columns: slice) -> Run:
     def block(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         with torch.autocast(q.device.type, enabled=False):
-            return _attend(request, rows, columns, q, k, v)
+            if formed is None:
+                return _attend(request, rows, columns, q, k, v)
+            return _attend_formed(request, rows, *formed(rows, columns), q, v)
 
     return block
+
+
+def _attend_formed(
+    request: Request, rows: slice, logits: Tensor, spans: list[slice], q: Tensor, v: Tensor
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attention to some keys only, of logits that are formed already."""
+    parts: list[Tensor] = []
+    for keys, mine in zip(spans, logits.split([keys.stop - keys.start for keys in spans], dim=-1), strict=True):
+        if request.bias is not None:
+            mine = mine + request.checked(request.bias.block(rows, keys), mine.shape[-2], mine.shape[-1])
+        visible = request.positions.part(rows, keys).visible()
+        if visible is not None:
+            mine = mine.masked_fill(~(visible if visible.dim() == 2 else visible.unsqueeze(1)), float("-inf"))
+        parts.append(mine)
+    v = v[:, :, spans[0]] if len(spans) == 1 else torch.cat([v[:, :, keys] for keys in spans], dim=2)
+    return _weigh(request, parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1), v, q.dtype)
 
 
 def _attend(
@@ -108,7 +132,7 @@ def _attend(
             q, k, v, attn_mask=mask, scale=request.scale, enable_gqa=request.heads != request.kv_heads
         )
     group, wide = request.heads // request.kv_heads, torch.promote_types(q.dtype, torch.float32)
-    k, v = (x if group == 1 else x.repeat_interleave(group, dim=1) for x in (k, v))
+    k = k if group == 1 else k.repeat_interleave(group, dim=1)
     if request.logits is None:
         logits = torch.matmul(q.to(wide) * request.scale, k.to(wide).transpose(-1, -2))
     else:
@@ -122,10 +146,20 @@ def _attend(
         logits = logits + bias
     if visible is not None:
         logits = logits.masked_fill(~visible, float("-inf"))
+    return _weigh(request, logits, v, q.dtype)
+
+
+def _weigh(request: Request, logits: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor | tuple[Tensor, Tensor]:
+    """Values weighed by logits `[batch, heads, rows, keys]`, whose masks are in them."""
     if request.normalizes:  # the logits are logarithms of the weights
         weights = logits.exp()
     else:
-        some = (logits != float("-inf")).any(dim=-1, keepdim=True)
-        weights = logits.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
-    out = torch.matmul(weights.to(wide), v.to(wide)).to(q.dtype)
+        some = logits.amax(dim=-1, keepdim=True) != float("-inf")
+        if torch.is_grad_enabled():
+            weights = logits.masked_fill(~some, 0.0).softmax(dim=-1).masked_fill(~some, 0.0)
+        else:
+            weights = logits.softmax(dim=-1).masked_fill_(~some, 0.0)
+    # Query heads that share values are rows of one product: no copy of the values.
+    grouped = weights.reshape(logits.shape[0], v.shape[1], -1, logits.shape[-1])
+    out = torch.matmul(grouped, v.to(weights.dtype)).view(*logits.shape[:3], v.shape[-1]).to(dtype)
     return (out, log_sum_exp(logits, dim=-1)) if request.lse else out

@@ -14,6 +14,7 @@ from lengthwise.extension.extend import extend as extend
 from lengthwise.extension.extended import Extended as Extended
 from lengthwise.extension.method import Branch as Branch
 from lengthwise.extension.method import Method as Method
+from lengthwise.extension.pairs import effective_distance as effective_distance
 from lengthwise.extension.registry import extensions as extensions
 
 for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
@@ -21,4 +22,13 @@ for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
 
 _classes = {made.__name__: made for _, made in extensions.own_items() if made.__module__.startswith(f"{__name__}.")}
 globals().update(_classes)
-globals()["__all__"] = ["Branch", "Extended", "Method", "applies", "extend", "extensions", *sorted(_classes)]
+globals()["__all__"] = [
+    "Branch",
+    "Extended",
+    "Method",
+    "applies",
+    "effective_distance",
+    "extend",
+    "extensions",
+    *sorted(_classes),
+]

@@ -11,15 +11,15 @@ from lengthwise.errors import InvalidArgument
 from lengthwise.extension.extended import (
     DistanceExtended,
     Extended,
-    PairsExtended,
     PositionsExtended,
     QueriesExtended,
     SpectrumExtended,
     TableExtended,
 )
 from lengthwise.extension.method import Method
+from lengthwise.extension.pairs_extended import PairsExtended
 from lengthwise.extension.registry import extensions
-from lengthwise.sites import sites
+from lengthwise.sites import axes, claims, direction, sites
 
 
 def extend(encoding: nn.Module, method: Method) -> nn.Module:
@@ -65,10 +65,10 @@ def refusal(encoding: nn.Module, kind: type[Method], method: Method | None = Non
     if isinstance(found, str):
         return found
     if found is SpectrumExtended:
+        if getattr(method, "scales_rotation", False) and not hasattr(encoding, "rotation"):
+            return "it multiplies cosines and sines, which this encoding adds to embeddings: give it attention_factor=1"
         return _second_spectrum(encoding, kind)
-    if found is PairsExtended and isinstance(encoding, QueriesExtended | PairsExtended):
-        return f"it moves queries and keys, which {type(encoding.method).__name__} has used: apply it first"
-    return None
+    return _pairs(encoding) if found is PairsExtended else None
 
 
 def _extended(encoding: nn.Module, method: Method) -> nn.Module:
@@ -105,7 +105,7 @@ def _way(encoding: nn.Module, kind: type[Method]) -> type[Extended] | str | None
     for hook, has, way, need in _WAYS:
         if not hasattr(kind, hook):
             continue
-        if all(hasattr(encoding, one) for one in has) and (sites(encoding) or hook == "scale_queries"):
+        if all(_has(encoding, one) for one in has) and (sites(encoding) or hook == "scale_queries"):
             return way
         needs.append(need)
     if hasattr(kind, "transform"):
@@ -117,11 +117,28 @@ _WAYS: tuple[tuple[str, tuple[str, ...], type[Extended], str], ...] = (
     ("map_spectrum", ("spectrum", "with_spectrum"), SpectrumExtended, "the frequencies of a rotation"),
     ("map_table", ("table", "with_table"), TableExtended, "a learned table"),
     ("branches", ("rotation",), PairsExtended, "a rotation"),
-    ("branches", ("of_distance",), PairsExtended, "a bias of distance"),
     ("map_distance", ("of_distance",), DistanceExtended, "a bias of distance"),
+    ("branches", ("of_distance",), PairsExtended, "a bias of distance"),
     ("map_positions", (), PositionsExtended, "positions"),
     ("scale_queries", (), QueriesExtended, "queries"),
 )
+
+
+def _has(encoding: nn.Module, name: str) -> bool:
+    # The class first: frequencies that follow the length are there, and refuse to be read without one.
+    return hasattr(type(encoding), name) or hasattr(encoding, name)
+
+
+def _pairs(encoding: nn.Module) -> str | None:
+    if isinstance(encoding, QueriesExtended | PairsExtended):
+        return f"it moves queries and keys, which {type(encoding.method).__name__} has used: apply it first"
+    if axes(encoding) != 1:
+        return f"it moves tokens in a row, and this encoding reads {axes(encoding)} axes"
+    if direction(encoding) == "bidirectional":
+        return "it is made for causal attention, and this encoding is not"
+    if hasattr(encoding, "rotation") and "translation_invariant" not in claims(encoding):
+        return "it moves tokens to other distances, and this encoding sees more than distances"
+    return None
 
 
 def _second_spectrum(encoding: nn.Module, kind: type[Method]) -> str | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lengthwise.bias import Bias, DistanceBias, PairBias
+from lengthwise.bias import Bias, DistanceBias
 from lengthwise.errors import InvalidArgument
-from lengthwise.extension.method import Branch, Method
+from lengthwise.extension.method import Method
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, join, prepare
 from lengthwise.query_key import Composed, QueryKeyMap, QueryScale
@@ -60,11 +59,13 @@ class Extended(nn.Module):
 
 
 class SpectrumExtended(Extended):
-    """A rotary encoding at other frequencies."""
+    """A rotary encoding at other frequencies, or added sinusoids at others."""
 
     def __init__(self, encoding: nn.Module, method: Method) -> None:
         super().__init__(encoding, method)
         self.follows_length = method.cached_keys == "rotated_at_target_length" and not method.identity
+        if self.follows_length:
+            self.spectrum_at(None)  # settings that do not fit the encoding are refused here and not in a forward
         if not self.follows_length and self.spectrum.attention_factor != 1.0:
             self.claims = self.claims - {"norm_preserving"}
 
@@ -99,7 +100,17 @@ class SpectrumExtended(Extended):
         return changed.rotation(positions)
 
     def _rotation(self, positions: Positions) -> QueryKeyMap:
-        return self.rotation_by(self.spectrum_at(reached(positions) if self.follows_length else None), positions)
+        return self.rotation_by(self._spectrum_for(positions), positions)
+
+    def embed_by(self, spectrum: Spectrum, x: Tensor, positions: Positions) -> Tensor:
+        """Embeddings `x` that know their positions by given frequencies."""
+        return self._inner.embed_by(spectrum, x, positions)
+
+    def _embed_positions(self, x: Tensor, positions: Positions) -> Tensor:
+        return self.embed_by(self._spectrum_for(positions), x, positions)
+
+    def _spectrum_for(self, positions: Positions) -> Spectrum:
+        return self.spectrum_at(reached(positions) if self.follows_length else None)
 
 
 class TableExtended(Extended):
@@ -114,6 +125,12 @@ class TableExtended(Extended):
         if not method.identity:
             changed = inner.with_table(method.map_table(inner.table.detach()))  # pyright: ignore[reportAttributeAccessIssue]
         super().__init__(changed, method)
+        measure = getattr(method, "error_on", None)
+        self.fit_error: float | None = None if measure is None else measure(inner.table.detach())
+
+    def __repr__(self) -> str:
+        plain = super().__repr__()
+        return plain if self.fit_error is None else f"{plain} (fit_error {self.fit_error:.3g})"
 
     @property
     def table(self) -> nn.Parameter:
@@ -121,17 +138,15 @@ class TableExtended(Extended):
         return self._inner.table
 
     def with_table(self, table: Tensor) -> nn.Module:
-        """The encoding with yet another table."""
-        return self._inner.with_table(table)
+        """The encoding with yet another table, and the same methods behind it."""
+        changed = copy.deepcopy(self)
+        changed.encoding = changed._inner.with_table(table)
+        act_as(changed, changed.encoding)
+        changed.claims, changed.cached_keys = self.claims, self.cached_keys
+        return changed
 
 
 class DistanceExtended(Extended):
-        measure = getattr(method, "error_on", None)
-        self.fit_error: float | None = None if measure is None else measure(inner.table.detach())
-
-    def __repr__(self) -> str:
-        plain = super().__repr__()
-        return plain if self.fit_error is None else f"{plain} (fit_error {self.fit_error:.3g})"
     """A bias of distance, at other distances; fast roads stay open to it."""
 
     def _logit_bias(self, positions: Positions) -> DistanceBias:
@@ -148,6 +163,13 @@ class DistanceExtended(Extended):
 class PositionsExtended(Extended):
     """An encoding at other positions."""
 
+    def __init__(self, encoding: nn.Module, method: Method) -> None:
+        super().__init__(encoding, method)
+        if method.preserves_at_positions is not None and not method.identity:
+            self.claims = claims(encoding) & method.preserves_at_positions
+        self.max_position = method.reach(getattr(encoding, "max_position", None))
+        self.draws_each_row = method.draws_each_row or getattr(encoding, "draws_each_row", False)
+
     def prepare(self, positions: Positions, *, generator: torch.Generator | None, training: bool) -> Prepared:
         """What the encoding has to say at the positions after the map."""
         return prepare(
@@ -160,13 +182,6 @@ class PositionsExtended(Extended):
         if self.method.identity:
             return positions
         return self._own.map_positions(positions, generator=generator, training=training)
-    def __init__(self, encoding: nn.Module, method: Method) -> None:
-        super().__init__(encoding, method)
-        if method.preserves_at_positions is not None and not method.identity:
-            self.claims = claims(encoding) & method.preserves_at_positions
-        self.max_position = method.reach(getattr(encoding, "max_position", None))
-        self.draws_each_row = method.draws_each_row or getattr(encoding, "draws_each_row", False)
-
 
     def _embed_positions(self, x: Tensor, positions: Positions) -> Tensor:
         return self._inner.embed_positions(x, self._mapped(positions))
@@ -207,77 +222,6 @@ class QueriesExtended(Extended):
         turn = getattr(self.encoding, "rotation", None)
         maps = () if turn is None else (turn(positions),)
         return Composed(maps if self.method.identity else (*maps, self._scale(positions)))
-
-
-class PairsExtended(Extended):
-    """An encoding that sees each pair of tokens at positions of its own.
-
-    A rotation then yields whole logits, of keys that a cache holds unrotated; a bias of distance stays a bias.
-    """
-
-    def __init__(self, encoding: nn.Module, method: Method) -> None:
-        super().__init__(encoding, method)
-        if hasattr(encoding, "rotation"):
-            del self.rotation  # it turns keys differently for different queries: whole logits take its place
-            self.attention_logits = self._attention_logits
-            self.cached_keys = "raw"
-            self.claims = self.claims - {"norm_preserving"}
-
-    def _branches(self) -> Sequence[Branch]:
-        return self._own.branches()
-
-    def _attention_logits(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
-        q_place, k_place = positions.one_axis()
-        group = q.shape[1] // max(1, k.shape[1])
-
-        def turned(branch: Branch | None) -> Tensor:
-            here = positions
-            if branch is not None:
-                here = positions.replace(
-                    q=branch.q_map(q_place.unsqueeze(-1)).squeeze(-1), k=branch.k_map(k_place.unsqueeze(-2)).squeeze(-2)
-                )
-            turn: QueryKeyMap = self._inner.rotation(here)
-            keys = turn.k(k).repeat_interleave(group, dim=1) if group != 1 else turn.k(k)
-            wide = torch.promote_types(q.dtype, torch.float32)
-            return (turn.q(q).to(wide) @ keys.to(wide).transpose(-1, -2)) * scale
-
-        if self.method.identity:
-            return turned(None)
-        pairs = q_place.unsqueeze(-1), k_place.unsqueeze(-2)
-        return _first_match(self._branches(), pairs, turned, heads_before=False)
-
-    def _logit_bias(self, positions: Positions) -> Bias:
-        if self.method.identity:
-            return self._inner.logit_bias(positions)
-        return PairBias(self._of_pair, positions)
-
-    def _of_pair(self, q: Tensor, k: Tensor) -> Tensor:
-        def values(branch: Branch) -> Tensor:
-            return self._inner.of_distance(branch.q_map(q) - branch.k_map(k))
-
-        return _first_match(self._branches(), (q, k), values, heads_before=True)
-
-
-def _first_match(
-    branches: Sequence[Branch],
-    pairs: tuple[Tensor, Tensor],
-    values: Callable[[Branch], Tensor],
-    heads_before: bool,
-) -> Tensor:
-    """Values of the first branch that holds each pair, and -inf where none does.
-
-    Masks are `[..., q, k]`; values have the heads before all these dimensions, or before the last two.
-    """
-    q, k = pairs
-    out: Tensor | None = None
-    for branch in reversed(branches):
-        where = branch.where(q, k)
-        mask = where if heads_before or where.dim() == 2 else where.unsqueeze(-3)
-        mine = values(branch)
-        out = torch.where(mask, mine, torch.full_like(mine, -math.inf) if out is None else out)
-    if out is None:
-        raise InvalidArgument("an extension of pairs has at least one branch")
-    return out
 
 
 def reached(positions: Positions) -> Tensor:

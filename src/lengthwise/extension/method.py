@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -86,7 +86,8 @@ def changes(kind: type[Method]) -> tuple[str, ...]:
     return tuple(what for hook, what in CHANGES.items() if hasattr(kind, hook))
 
 
-class Branch(NamedTuple):
+@dataclass(frozen=True)
+class Branch:
     """Pairs of positions, and where their query and key are moved to.
 
     Positions are broadcastable tensors, queries `[..., q, 1]` and keys `[..., 1, k]`; each map must keep the shape of
