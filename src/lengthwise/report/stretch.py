@@ -1,0 +1,191 @@
+"""The page of a stretch: perplexity by position, costs and gains, passkeys by depth; one file that needs no network."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import jinja2
+import vl_convert
+
+from lengthwise.files import write_whole
+from lengthwise.report.colours import OUTLINES, Style, styles
+from lengthwise.report.figures import FOCUS
+from lengthwise.report.theme import FONT, theme_config
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method's perplexity by position.
+
+    Args:
+        label: its spec.
+        points: position and perplexity.
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """One method's passkeys.
+
+    Args:
+        label: its spec.
+        cells: length, depth in percent, and part found from 0 to 1.
+    """
+
+    label: str
+    cells: Sequence[tuple[int, float, float]]
+
+
+@dataclass(frozen=True)
+class StretchPage:
+    """All that the page shows.
+
+    Args:
+        title: of the page.
+        overview: what was measured, in a sentence.
+        verdict: the outcome.
+        trained: the trained length.
+        head: column heads of the table.
+        rows: cells of the table, a second line of a cell behind a newline; a row a method.
+        best: row and column of the cells to bring out.
+        notes: what a reader must know, a sentence each.
+        lines: perplexity by position.
+        retrievals: passkeys.
+        use: how to load the model that was written; may be empty.
+        facts: names and values of text, versions, seconds.
+        command: that made all this.
+    """
+
+    title: str
+    overview: str
+    verdict: str
+    trained: int
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    best: Sequence[tuple[int, int]]
+    notes: Sequence[str]
+    lines: Sequence[Line]
+    retrievals: Sequence[Retrieval]
+    use: str
+    facts: Mapping[str, str]
+    command: str
+
+
+def write_stretch(page: StretchPage, path: Path) -> Path:
+    """Write the page and return its path.
+
+    Raises:
+        StorageError: the file can't be written.
+    """
+    write_whole(path, render_stretch(page).encode("utf-8", "backslashreplace"))
+    return path
+
+
+def render_stretch(page: StretchPage) -> str:
+    """The page as text."""
+    look = styles(line.label for line in page.lines)
+    figures = {"figure-1-0": _spec(by_position(page.lines, page.trained, look))}
+    figures |= {
+        f"figure-1-{number}": _spec(by_depth(one, page.trained)) for number, one in enumerate(page.retrievals, 1)
+    }
+    themes = {name: {**theme_config(name), "legend": {"disable": True}} for name in ("light", "dark")}
+    data = {"figures": figures, "texts": {"markdown-1": _markdown(page)}, "themes": themes}
+    folder = files("lengthwise.report")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return environment.from_string((folder / "stretch.html").read_text(encoding="utf-8")).render(
+        page=page,
+        legend=[_key(line.label, look[line.label]) for line in page.lines],
+        font=FONT,
+        css=(folder / "page.css").read_text(encoding="utf-8"),
+        script=(folder / "page.js").read_text(encoding="utf-8"),
+        vega=vl_convert.javascript_bundle(None),  # pyright: ignore[reportArgumentType] # None: the bundle at hand
+        # JSON that can't end the script element it stands in.
+        data=text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+    )
+
+
+def by_position(lines: Sequence[Line], trained: int, look: Mapping[str, Style]) -> alt.LayerChart:
+    """Perplexity against position, a line a method, the trained length marked."""
+    labels = [line.label for line in lines]
+    rows = [
+        {"encoding": line.label, "position": at, "perplexity": value}
+        for line in lines
+        for at, value in line.points
+        if math.isfinite(value)
+    ]
+    colours = [look[label].colour for label in labels]
+    dashes = [list(look[label].dash) or [1, 0] for label in labels]
+    shown = {"test": f"{FOCUS} === '' || {FOCUS} === datum.encoding", "value": 1.0}
+    base = alt.Chart(alt.NamedData("rows")).encode(
+        x=alt.X("position:Q", title="Position in the text (tokens)", axis=alt.Axis(format="d", grid=False)),
+        y=alt.Y("perplexity:Q", title="Perplexity (log scale)", scale=alt.Scale(type="log", nice=False)),
+        color=alt.Color("encoding:N", title=None, scale=alt.Scale(domain=labels, range=colours)),
+        opacity={"condition": shown, "value": 0.1},  # pyright: ignore[reportArgumentType]
+    )
+    dash = alt.StrokeDash("encoding:N", title=None, scale=alt.Scale(domain=labels, range=dashes))
+    tips = ["encoding:N", "position:Q", alt.Tooltip("perplexity:Q", format=".3f")]
+    line = base.mark_line(strokeWidth=2).encode(strokeDash=dash)
+    point = base.mark_point(size=18, filled=True).encode(tooltip=tips)
+    where = alt.Chart(alt.NamedData("trained")).encode(x="at:Q")
+    rule = where.mark_rule(strokeWidth=1.5, strokeDash=[4, 3])
+    text = where.mark_text(align="left", baseline="bottom", dx=-4, dy=-5, fontSize=11, fontWeight="bold")
+    text = text.encode(text="mark:N", y=alt.value(0))
+    data = {"rows": rows, "trained": [{"at": trained, "mark": f"trained to {trained}"}]}
+    chart = alt.LayerChart(layer=[rule, line, point, text], datasets=data)
+    return chart.add_params(alt.param(name=FOCUS, value="")).properties(width="container", height=360)
+
+
+def by_depth(one: Retrieval, trained: int) -> alt.LayerChart:
+    """Which passkeys were found: depth against length, the stronger the fill, the more."""
+    rows = [
+        {"length": length, "depth": f"{depth:.0f} %", "order": depth, "found": share, "text": f"{share:.0%}"}
+        for length, depth, share in one.cells
+    ]
+    base = alt.Chart(alt.NamedData("rows")).encode(
+        x=alt.X("length:O", title="Length of the text (tokens)", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("depth:O", title="Depth", sort=alt.EncodingSortField("order", order="ascending")),
+        tooltip=["length:O", "depth:O", alt.Tooltip("text:N", title="found")],
+    )
+    scale = alt.Scale(domain=[0, 1], range=[0.05, 0.85], clamp=True)
+    fill = base.mark_rect(color="#0072b2", cornerRadius=2).encode(
+        opacity=alt.Opacity("found:Q", scale=scale, legend=None)
+    )
+    layers: list[alt.Chart] = [fill]
+    data: dict[str, Any] = {"rows": rows}
+    lengths = sorted({length for length, _, _ in one.cells})
+    within = [length for length in lengths if length <= trained]
+    if within and len(within) < len(lengths):
+        data["trained"] = [{"length": max(within)}]
+        edge = alt.Chart(alt.NamedData("trained")).mark_rule(strokeWidth=2, strokeDash=[4, 3])
+        layers.append(edge.encode(x=alt.X("length:O", bandPosition=1)))
+    depths = len({row["depth"] for row in rows})
+    return alt.LayerChart(layer=layers, datasets=data).properties(width="container", height=16 * max(depths, 4))
+
+
+def _markdown(page: StretchPage) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("\n", " ").replace("|", "\\|") for cell in cells) + " |"
+
+    return "\n".join([line(page.head), "|" + "---|" * len(page.head), *map(line, page.rows)]) + "\n"
+
+
+def _key(label: str, style: Style) -> dict[str, str]:
+    return {"label": label, "colour": style.colour, "path": OUTLINES["circle"]}
+
+
+def _spec(chart: alt.LayerChart) -> dict[str, Any]:
+    """The figure without its theme, which the page adds, and without the address of the schema."""
+    return {key: value for key, value in chart.to_dict(validate=False).items() if key not in ("config", "$schema")}
