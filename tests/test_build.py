@@ -27,7 +27,7 @@ def wrapper() -> Iterator[None]:
 
 
 def test_every_registered_encoding_is_built_from_its_name_and_is_a_name_of_the_package() -> None:
-    built = {name: lw.build(example(name), DIMS) for name, _ in encodings.own_items()}
+    built = {name: lw.build(example(name), DIMS) for name in encodings if name not in encodings.others}
     assert {"none", "learned", "sinusoidal", "rotary", "alibi", "t5"} <= set(built)
     for name, encoding in built.items():
         assert type(encoding) is encodings[name] is getattr(lw, type(encoding).__name__)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -97,6 +98,20 @@ def test_entry_points_of_other_packages_are_found(fruits: Registry[object], plug
     fruits.register("apple")(object())
     assert fruits["mango"].__name__ == "Mango"
     assert list(fruits) == ["apple", "mango"]
+    assert fruits.others == {"mango"}
+
+
+def test_what_a_module_of_another_package_registers_is_known_as_theirs(fruits: Registry[object], plugin) -> None:
+    plugin("any = fruit_plugin")
+    sys.modules["fruit_plugin_host"] = host = ModuleType("fruit_plugin_host")
+    host.fruits = fruits  # type: ignore[attr-defined]
+    fruits.register("apple")(object())
+    (Path(sys.path[0]) / "fruit_plugin.py").write_text(
+        "from fruit_plugin_host import fruits\nfruits.register('fig')(object())"
+    )
+    assert fruits.others == {"fig"}
+    assert list(fruits) == ["apple", "fig"]
+    del sys.modules["fruit_plugin_host"]
 
 
 def test_a_name_of_its_own_is_found_without_asking_other_packages(fruits: Registry[object], plugin) -> None:

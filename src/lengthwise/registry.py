@@ -8,7 +8,7 @@ asked for, and stops nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Generic, TypeVar
@@ -32,6 +32,7 @@ class Registry(Generic[T]):
         self.group = group
         self._things: dict[str, T] = {}
         self._broken: dict[str, LengthwiseError] = {}
+        self._others: set[str] = set()
         self._entry_points_read = False
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -86,6 +87,12 @@ class Registry(Generic[T]):
         raise UnknownName(f"{thing!r} is not a registered {self.kind}")
 
     @property
+    def others(self) -> Set[str]:
+        """Names that other packages added through entry points."""
+        self._read_entry_points()
+        return self._others
+
+    @property
     def broken(self) -> Mapping[str, LengthwiseError]:
         """Entry points of other packages that could not be loaded, by name; the rest works without them."""
         self._read_entry_points()
@@ -96,6 +103,7 @@ class Registry(Generic[T]):
             return
         self._entry_points_read = True  # first, since what is loaded may ask for a name itself
         for point in entry_points(group=self.group):
+            before = set(self._things)
             try:
                 if not point.name.isidentifier():
                     raise InvalidArgument("a name has to be one that a spec can hold: letters, digits and _")
@@ -110,3 +118,4 @@ class Registry(Generic[T]):
                 )
                 told.__cause__ = error
                 self._broken[point.name] = told
+            self._others |= self._things.keys() - before

@@ -1,6 +1,6 @@
 """Runs the kit in a process without the shape checks of these tests, which would make it five times as slow.
 
-    python kit.py encodings   every registered encoding
+    python kit.py encodings   every encoding of this package
     python kit.py settings    settings and combinations, other numbers of heads
     python kit.py wrong       every second wrong encoding
     python kit.py others      the other wrong ones
@@ -86,8 +86,8 @@ HEADS = (1, 3, 6)
 
 
 def encodings() -> dict[str, dict[str, str]]:
-    """Failures of every registered encoding."""
-    return {make.label: dict(check_encoding(make, dims=DIMS).failures) for make in registered(DIMS)}
+    """Failures of every encoding of this package."""
+    return {make.label: dict(check_encoding(make, dims=DIMS).failures) for make in registered(DIMS, others=False)}
 
 
 def settings() -> dict[str, dict[str, str]]:

@@ -156,14 +156,20 @@ def makers(target: str, dims: Dims) -> list[OfSpec | OfPath | OfLayer]:
     return [OfLayer(make, place, [at for at, of in enumerate(made.of_layer) if of == place]) for place in places]
 
 
-def registered(dims: Dims) -> list[OfSpec]:
+def registered(dims: Dims, *, others: bool = True) -> list[OfSpec]:
     """What makes each registered encoding; one that sizes alone do not make says an `example` of itself.
+
+    Args:
+        dims: sizes of the model.
+        others: also those that other packages added.
 
     Raises:
         UnknownName: an example that names another encoding.
     """
     specs: list[OfSpec] = []
     for name, made in encodings.items():
+        if name in encodings.others and not others:
+            continue
         spec = str(getattr(made, "example", name))
         if not spec.startswith(name):
             raise UnknownName(f"the example of {name!r} is {spec!r}: it must build {name!r} itself")
