@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from lengthwise.errors import InvalidArgument, LengthwiseError, UnknownName, nearest
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 class Registry(Generic[T]):
@@ -35,16 +36,16 @@ class Registry(Generic[T]):
         self._others: set[str] = set()
         self._entry_points_read = False
 
-    def register(self, name: str) -> Callable[[T], T]:
+    def register(self, name: str) -> Callable[[S], S]:
         """Return a decorator that registers under `name`; a name taken by another thing is an error."""
 
-        def decorate(thing: T) -> T:
+        def decorate(thing: S) -> S:  # a type of its own: type checkers see the very class that was registered
             taken = self._things.get(name)
             if taken is not None and taken is not thing:
                 raise InvalidArgument(
                     f"the {self.kind} name {name!r} is taken by {taken!r}; register {thing!r} under another name"
                 )
-            self._things[name] = thing
+            self._things[name] = cast("T", thing)
             return thing
 
         return decorate
