@@ -125,6 +125,16 @@ def test_the_line_that_raised_is_told_once_and_its_traceback_where_asked_for(cli
     assert f'mine_to_check.py", line {line}, in values' in told
 
 
+def test_a_class_of_ones_own_is_shown_too(cli: Cli) -> None:
+    called = cli("show", "mine_to_check:Right", "--heads", "2")
+    assert (called.code, called.err) == (0, "")
+    assert called.out.startswith("mine_to_check:Right  (mine_to_check.Right)\n")
+    assert "\n.\n" not in called.out  # it has no docstring
+    assert "acts on    logits, by a bias" in called.out
+    assert "nonincreasing: the bias never rises with distance" in called.out
+    assert "mine_to_check has no 'Wright': did you mean 'Right'" in cli("show", "mine_to_check:Wright").err
+
+
 def test_json_is_the_report_as_data(cli: Cli) -> None:
     called = cli("check", "mine_to_check:Wrong", "--json")
     assert called.code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import torch
 import tyro
 
-from lengthwise.cli.options import Verbose, console
+from lengthwise.cli.options import Verbose, console, find_modules_here
 from lengthwise.dims import Dims
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ class Check:
         """Print the report; 1 where a check failed."""
         from lengthwise.testing import check_encoding, makers
 
-        if "" not in sys.path:
-            sys.path.insert(0, "")  # a module in this folder, which a script's path leaves out
+        find_modules_here()
         torch.set_num_threads(1)  # the tensors are small: more threads would wait for each other
         dims = Dims(
             self.dim, self.heads, self.head_dim, 12, self.max_length, self.kv_heads

@@ -13,6 +13,12 @@ Verbose = Annotated[bool, tyro.conf.arg(aliases=["-v"], help_behavior_hint=""), 
 """The option that every verb has: show a traceback with an error."""
 
 
+def find_modules_here() -> None:
+    """Let modules of this folder be imported, which the path of an installed script leaves out."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
 def console() -> Console:
     """Where results go; markup in the texts of users is not read."""
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ

@@ -13,7 +13,7 @@ import tyro
 
 from lengthwise.build import build, build_method
 from lengthwise.cli.list import WORDS, summary
-from lengthwise.cli.options import Verbose, console
+from lengthwise.cli.options import Verbose, console, find_modules_here
 from lengthwise.compose import PerLayer
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings, example
@@ -32,7 +32,7 @@ class Show:
     """Show one encoding, extension or task: formula, parameters, source, picture."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
-    """A name from `lengthwise list`, or a spec such as "rotary(base=500000)"."""
+    """A name from `lengthwise list`, a spec such as "rotary(base=500000)", or package.module:Class(size=3) of yours."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """Write the picture to a .png, .svg or .html file instead of drawing it here."""
     length: Annotated[int, tyro.conf.arg(metavar="N")] = 64
@@ -47,6 +47,10 @@ class Show:
 
     def run(self, given: Sequence[str]) -> int:
         """Print what is known of it."""
+        if ":" in self.name.partition("(")[0]:
+            find_modules_here()
+            self._encoding()
+            return 0
         calls = parse(self.name)
         known = [*encodings, *extensions, *patterns, *tasks]
         for call in calls:
@@ -116,24 +120,27 @@ class Show:
         for layer, encoding in enumerate(layers):
             out.print(f"{f'layer {layer}':<11}{' '.join(repr(encoding).split())}", soft_wrap=True)
 
-    def _encoding(self, made: Sequence[type[object]]) -> None:
+    def _encoding(self, made: Sequence[type[object]] = ()) -> None:
         if self.length < 2:
             raise InvalidArgument(f"--length must be at least 2, not {self.length}")
         from lengthwise.report.pictures import as_chart, as_lines, picture  # figures are slow to load
         from lengthwise.report.theme import save
+        from lengthwise.testing.makers import maker
 
         out = console()
         dims = Dims(self.dim, self.heads, max_length=self.length)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # the same picture each time
-            encoding = build(example(self.name) if self.name in encodings else self.name, dims)
+            encoding = maker(self.name, dims)()
+        made = made or [type(encoding)]
         learned = sum(parameter.numel() for parameter in encoding.parameters() if parameter.requires_grad)
         drawn = picture(encoding, dims, self.length)
         if self.plot is not None:
             save(as_chart(drawn, self.name), self.plot)
         out.print(f"{self.name}  ({', '.join(f'{one.__module__}.{one.__name__}' for one in made)})", style="bold")
         for one in made:
-            out.print(f"{summary(one)}.")
+            if summary(one):
+                out.print(f"{summary(one)}.")
         out.print()
         rows = [
             *(("formula", str(getattr(one, "formula", "not stated"))) for one in made),
