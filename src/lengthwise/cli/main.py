@@ -21,6 +21,7 @@ from lengthwise.cli.compare import Compare
 from lengthwise.cli.list import List
 from lengthwise.cli.report import Report
 from lengthwise.cli.show import Show
+from lengthwise.cli.stretch import Stretch
 from lengthwise.errors import LengthwiseError
 
 ABOUT = "Positional encodings for Transformers, and how they do past the trained length."
@@ -32,6 +33,7 @@ Verb = (
     | Annotated[Agree, tyro.conf.subcommand("agree")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Stretch, tyro.conf.subcommand("stretch")]
 )
 
 

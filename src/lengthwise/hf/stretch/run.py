@@ -98,7 +98,7 @@ class Stretch:
             what = f"window {window + 1} of {self.plan.windows} · {candidate.label}"
             return losses(self.model, candidate, text, self._tell(what, work(length)))
 
-        result = self._measured(f"loss {candidate.label} w{window}", settings, measure, work(length))
+        result = self._measured(f"loss {candidate.label}", settings, measure, work(length))
         return result["losses"]
 
     def _hide(self) -> list[tuple[int, Haystack]]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lengthwise.errors import DataError, InvalidArgument
+from lengthwise.errors import DataError, InvalidArgument, LengthwiseError
+from lengthwise.hf.loading import load_model
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 EDGE = 1 << 20
@@ -73,15 +74,9 @@ class Source:
             return AutoTokenizer.from_pretrained(self.folder, **self._how())
 
     def model(self) -> Any:
-        """The model in float32, ready to be asked; attention is the one that needs no mask of length by length."""
-        import torch
-        from transformers import AutoModelForCausalLM
-
+        """The model in float32, ready to be asked."""
         with told(self):
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                self.folder, dtype=torch.float32, attn_implementation="sdpa", **self._how()
-            )
-        return loaded.eval()
+            return load_model(self.folder / self.gguf if self.gguf else self.folder, dtype="float32")
 
     def _how(self) -> dict[str, str]:
         return {"gguf_file": self.gguf} if self.gguf else {}
@@ -141,6 +136,8 @@ def told(source: Source, what: str = "a causal language model") -> Generator[Non
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # bars that no setting turns off
             yield
+    except LengthwiseError:
+        raise
     except ImportError as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidArgument(
