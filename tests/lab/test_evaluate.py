@@ -117,21 +117,25 @@ class Oracle(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("errs_at", "exact", "symbols"),
+    ("errs_at", "exact", "told", "symbols"),
     [
-        ((), 1.0, (1.0, 1.0)),
-        ((1,), 0.0, (3 / 4, 7 / 8)),  # the answers are of 3 + 1 and 7 + 1 tokens, <eos> among them
-        ((2, 3), 0.0, (2 / 4, 6 / 8)),
-        ((9,), 1.0, (1.0, 1.0)),  # <sep> stands there in the longer examples, and only answers are scored
+        ((), 1.0, 1.0, (1.0, 1.0)),
+        ((1,), 0.0, 1.0, (3 / 4, 7 / 8)),  # the answers are of 3 + 1 and 7 + 1 tokens, <eos> among them
+        ((2, 3), 0.0, 0.0, (2 / 4, 6 / 8)),
+        ((9,), 1.0, 1.0, (1.0, 1.0)),  # <sep> stands there in the longer examples, and only answers are scored
     ],
 )
 def test_one_wrong_token_of_an_answer_loses_the_example_and_none_of_the_prompt_does(
-    tiny: Tiny, errs_at: tuple[int, ...], exact: float, symbols: tuple[float, ...]
+    tiny: Tiny, errs_at: tuple[int, ...], exact: float, told: float, symbols: tuple[float, ...]
 ) -> None:
     task = Spied(build_task("reverse(symbols=4)"))
     lengths = (7,) if 9 in errs_at else (3, 7)
     scores, _ = evaluate(Oracle(task, *errs_at), cast("Task", task), tiny(test_lengths=lengths), CPU)
-    assert scores == {"exact_match": (exact,) * len(lengths), "symbol_accuracy": symbols[: len(lengths)]}
+    assert scores == {
+        "exact_match": (exact,) * len(lengths),
+        "symbol_accuracy": symbols[: len(lengths)],
+        "exact_match_told_end": (told,) * len(lengths),
+    }
 
 
 def test_symbol_accuracy_is_counted_over_all_tokens_of_all_answers(tiny: Tiny) -> None:

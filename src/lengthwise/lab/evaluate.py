@@ -1,7 +1,8 @@
 """Scores by length from one teacher-forced pass.
 
 For a symbol task an example is right if every token of its answer is the most likely one, given the right tokens before
-it; that is so if and only if greedy decoding writes the whole answer. For text the same bytes are read at the end of
+it; that is so if and only if greedy decoding writes the whole answer. Told where to stop, a model can't write the end
+mark inside of an answer, and need not write it at its end: what is left is whether it knows the symbols. For text the same bytes are read at the end of
 longer and longer windows, so that between two lengths only the context differs.
 """
 
@@ -39,29 +40,36 @@ def evaluate(
             held_out = task.held_out()
             if task.metric == "bits_per_byte":
                 return _text(model, held_out, experiment, device)
-            pairs = [_symbols(model, held_out, length, experiment, device) for length in experiment.test_lengths]
+            rows = [_symbols(model, held_out, length, experiment, device) for length in experiment.test_lengths]
     finally:
         model.train(was_training)
-    exact, symbol = zip(*pairs, strict=True)
-    return {"exact_match": exact, "symbol_accuracy": symbol}, None
+    return {name: tuple(row[name] for row in rows) for name in rows[0]}, None
 
 
 def _symbols(
     model: nn.Module, task: Task, length: int, experiment: Experiment, device: torch.device
-) -> tuple[float, float]:
+) -> dict[str, float]:
     examples = task.sample(_generator(experiment, length), experiment.test_examples, length)
-    exact, right, scored = 0, 0, 0
+    names = list(task.vocabulary)
+    end = names.index("<eos>") if "<eos>" in names else None
+    exact, told, right, scored = 0, 0, 0, 0
     batch = max(1, TOKENS_AT_ONCE // examples.tokens.shape[1])
     for tokens, answer in zip(examples.tokens.split(batch), examples.answer.split(batch), strict=True):
         tokens, wanted = tokens.to(device), answer[:, 1:].to(device)
         logits = model(tokens[:, :-1])  # [batch, total - 1, vocabulary]
         if not bool(logits.isfinite().all()):  # training diverged: that is no wrong answer, it is none
-            return float("nan"), float("nan")
+            exact = told = right = float("nan")
+            break
         correct = logits.argmax(-1) == tokens[:, 1:]  # [batch, total - 1]
         exact += int((correct | ~wanted).all(dim=1).sum())
         right += int((correct & wanted).sum())
         scored += int(wanted.sum())
-    return exact / experiment.test_examples, right / scored
+        if end is not None:
+            logits[..., end] = float("-inf")
+            symbol = wanted & (tokens[:, 1:] != end)
+            told += int(((logits.argmax(-1) == tokens[:, 1:]) | ~symbol).all(dim=1).sum())
+    scores = {"exact_match": exact / experiment.test_examples, "symbol_accuracy": right / max(1, scored)}
+    return scores if end is None else scores | {"exact_match_told_end": told / experiment.test_examples}
 
 
 def _text(model: nn.Module, task: Task, experiment: Experiment, device: torch.device) -> tuple[Scores, ByPosition]:

@@ -169,10 +169,18 @@ def load_weights(model: Decoder, stored: dict[str, Tensor]) -> None:
 
 
 def draw(task: Task, experiment: Experiment, generator: torch.Generator) -> Examples:
-    """One batch: of the trained length for running text, else of a random length up to it."""
+    """One batch: of the trained length for running text, else of a random length up to it.
+
+    Lengths are as likely as the task says (`share`), where it says so.
+    """
     length = experiment.train_length
     if task.metric == "exact_match":
-        length = int(torch.randint(task.min_length, length + 1, (), generator=generator))
+        share = getattr(task, "share", None)
+        shares = [1.0 if share is None else share(one) for one in range(task.min_length, length + 1)]
+        if all(one == 1.0 for one in shares):
+            length = int(torch.randint(task.min_length, length + 1, (), generator=generator))
+        else:
+            length = task.min_length + int(torch.multinomial(torch.tensor(shares), 1, generator=generator))
     return task.sample(generator, experiment.training.batch, length)
 
 

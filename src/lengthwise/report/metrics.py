@@ -58,6 +58,16 @@ _METRICS = {
             " points",
         ),
         Metric(
+            "exact_match_told_end",
+            "Exact match, told where to stop (% of examples)",
+            "exact match, told where to stop",
+            True,
+            100.0,
+            1,
+            " %",
+            " points",
+        ),
+        Metric(
             "bits_per_byte",
             "Bits per byte (less is better)",
             "bits per byte",
