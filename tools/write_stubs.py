@@ -22,6 +22,7 @@ EXTENSION = [
     ("lengthwise.extension.extend", "applies"),
     ("lengthwise.extension.extend", "extend"),
     ("lengthwise.extension.extended", "Extended"),
+    ("lengthwise.extension.keys", "move_keys"),
     ("lengthwise.extension.method", "Branch"),
     ("lengthwise.extension.method", "Method"),
     ("lengthwise.extension.pairs", "effective_distance"),

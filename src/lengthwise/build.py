@@ -71,7 +71,7 @@ def _method(call: Call, dims: Dims) -> Method:
         tuple(_method(arg, dims) if isinstance(arg, Call) else arg for arg in call.args),
         {name: _method(arg, dims) if isinstance(arg, Call) else arg for name, arg in call.kwargs.items()},
     )
-    values = bind(maker, nested, {"original_length": dims.trained_length})
+    values = bind(maker, nested, {"original_length": dims.trained_length, "heads": dims.heads})
     try:
         return maker(**values)
     except TypeError as error:

@@ -64,7 +64,7 @@ class QueryScale:
     """Multiplies queries alone.
 
     Args:
-        factor: float32 `[q]`, or `[batch or 1, q]`.
+        factor: float32 `[q]`, `[batch or 1, q]`, or `[batch or 1, heads, q]`.
     """
 
     factor: Float[Tensor, "*batch q"]
@@ -75,13 +75,15 @@ class QueryScale:
 
     def q(self, x: Float[Tensor, "batch heads q head_dim"]) -> Float[Tensor, "batch heads q head_dim"]:
         """Multiply queries, in float32 or wider; their dtype is kept."""
-        factor = self.factor if self.factor.dim() == 2 else self.factor[None]
-        if x.shape[2] != factor.shape[1] or factor.shape[0] not in (1, x.shape[0]):
+        factor = self.factor if self.factor.dim() > 1 else self.factor[None]
+        factor = factor if factor.dim() == 3 else factor.unsqueeze(1)  # [batch or 1, heads or 1, q]
+        fits = factor.shape[0] in (1, x.shape[0]) and factor.shape[1] in (1, x.shape[1])
+        if x.shape[2] != factor.shape[2] or not fits:
             raise InvalidArgument(
-                f"queries {list(x.shape)} of [batch, heads, q, head_dim] do not fit {list(factor.shape)} "
-                "of [batch or 1, q] positions"
+                f"queries {list(x.shape)} of [batch, heads, q, head_dim] do not fit {list(self.factor.shape)} "
+                "of [batch or 1, q] positions, or [batch or 1, heads, q]"
             )
-        return (x.to(torch.promote_types(x.dtype, factor.dtype)) * factor[:, None, :, None]).to(x.dtype)
+        return (x.to(torch.promote_types(x.dtype, factor.dtype)) * factor.unsqueeze(-1)).to(x.dtype)
 
     def k(self, x: Float[Tensor, "batch heads k head_dim"]) -> Float[Tensor, "batch heads k head_dim"]:
         """Keys as they are."""

@@ -12,6 +12,7 @@ import pkgutil
 from lengthwise.extension.extend import applies as applies
 from lengthwise.extension.extend import extend as extend
 from lengthwise.extension.extended import Extended as Extended
+from lengthwise.extension.keys import move_keys as move_keys
 from lengthwise.extension.method import Branch as Branch
 from lengthwise.extension.method import Method as Method
 from lengthwise.extension.pairs import effective_distance as effective_distance
@@ -30,5 +31,6 @@ globals()["__all__"] = [
     "effective_distance",
     "extend",
     "extensions",
+    "move_keys",
     *sorted(_classes),
 ]

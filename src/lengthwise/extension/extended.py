@@ -216,7 +216,8 @@ class QueriesExtended(Extended):
         return join([ready, Prepared(at, rotation=scale, rotation_of_new=lambda: scale)], at)
 
     def _scale(self, positions: Positions) -> QueryScale:
-        return QueryScale(self._own.scale_queries(positions.one_axis()[0]))
+        place = positions.one_axis()[0] if positions.axes == 1 else positions.q[..., 0]
+        return QueryScale(self._own.scale_queries(place))
 
     def _rotation(self, positions: Positions) -> QueryKeyMap:
         turn = getattr(self.encoding, "rotation", None)

@@ -78,90 +78,111 @@ def first_match(
 
 
 class Span(NamedTuple):
-    """Keys next to each other, and the branches that hold pairs of some queries with them, the first first.
+    """Keys next to each other, and the kinds of pairs that some queries make with them, the first to hold first.
 
-    A mask is `[1 or batch, 1, rows, keys]`; None: the branch holds all that is left.
+    A mask is `[1 or batch, 1, rows or 1, keys or 1]`; None: the kind holds all that is left.
     """
 
     keys: slice
     held: tuple[tuple[int, Tensor | None], ...]
 
 
-Turned = list[tuple[Tensor, Tensor]]
+Where = Callable[[Tensor, Tensor], Tensor]
+Turned = Callable[[int], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
 class PairLogits:
-    """Whole logits of queries and keys that are turned differently for different pairs.
+    """Whole logits of queries and keys that are turned differently for different kinds of pairs.
 
     Args:
-        branches: pairs and where they are moved to, first match first.
-        rotation: from positions to what turns queries and keys there.
-        positions: where these stand before any move.
+        where: for each kind, which pairs it holds; of several the first, and a pair that none holds is not seen.
+        turning: from the number of a kind, and positions, to what turns queries and keys there.
+        positions: where queries and keys stand.
     """
 
-    branches: Sequence[Branch]
-    rotation: Callable[[Positions], QueryKeyMap]
+    where: Sequence[Where]
+    turning: Callable[[int, Positions], QueryKeyMap]
     positions: Positions
-    turns: tuple[QueryKeyMap, ...] = ()
+    turns: dict[int, QueryKeyMap] = field(default_factory=dict[int, QueryKeyMap])
     known: dict[tuple[int, ...], list[Span]] = field(default_factory=dict[tuple[int, ...], list[Span]])
 
-    def __post_init__(self) -> None:
-        q, k = self.positions.one_axis()
-        moved = (
-            self.positions.replace(q=one.q_map(q.unsqueeze(-1)).squeeze(-1), k=one.k_map(k.unsqueeze(-2)).squeeze(-2))
-            for one in self.branches
-        )
-        object.__setattr__(self, "turns", tuple(self.rotation(here) for here in moved))
+    @classmethod
+    def of_branches(
+        cls, branches: Sequence[Branch], rotation: Callable[[Positions], QueryKeyMap], positions: Positions
+    ) -> PairLogits:
+        """Logits of an encoding whose pairs are moved by branches."""
+
+        def turning(number: int, positions: Positions) -> QueryKeyMap:
+            (q, k), branch = positions.one_axis(), branches[number]
+            return rotation(
+                positions.replace(
+                    q=branch.q_map(q.unsqueeze(-1)).squeeze(-1), k=branch.k_map(k.unsqueeze(-2)).squeeze(-2)
+                )
+            )
+
+        return cls([branch.where for branch in branches], turning, positions)
 
     def __call__(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
-        """All logits `[batch, heads, q, k]`, -inf where no branch holds; every product is formed as a whole."""
-        turned = dict(zip(map(id, self.branches), self._turned(q, k, scale), strict=True))
-        q_place, k_place = self.positions.one_axis()
-        q_place, k_place = q_place.unsqueeze(-1), k_place.unsqueeze(-2)
+        """All logits `[batch, heads, q, k]`, -inf where no kind holds; every product is formed as a whole."""
+        q_place, k_place = self._places(slice(None), slice(None))
         if q_place.dim() == 3:  # rows of a batch, before their heads
             q_place, k_place = q_place.unsqueeze(1), k_place.unsqueeze(1)
-        return first_match(self.branches, q_place, k_place, lambda one: product(*turned[id(one)]))
+        out: Tensor | None = None
+        for number in reversed(range(len(self.where))):
+            mine = product(*self._turned(number, q, k, scale))
+            other = torch.full_like(mine, -math.inf) if out is None else out
+            out = torch.where(self.where[number](q_place, k_place), mine, other)
+        if out is None:
+            raise InvalidArgument("an extension of pairs has at least one branch")
+        return out
 
     def part(self, rows: slice, columns: slice) -> PairLogits:
         """The same for some queries and keys."""
-        return PairLogits(self.branches, self.rotation, self.positions.part(rows, columns))
+        return PairLogits(self.where, self.turning, self.positions.part(rows, columns))
 
     def ready(self, q: Tensor, k: Tensor, scale: float) -> Callable[[slice, slice], tuple[Tensor, list[slice]]]:
-        """Turn all queries and keys once: from some rows and columns to logits, and the keys that these are of."""
-        turned = self._turned(q, k, scale)
+        """Turn queries and keys once: from some rows and columns to logits, and the keys that these are of."""
+        made: dict[int, tuple[Tensor, Tensor]] = {}
+        if torch.is_grad_enabled():  # what is formed again in a backward pass must find all as it was
+            made = {number: self._turned(number, q, k, scale) for number in range(len(self.where))}
+
+        def turned(number: int) -> tuple[Tensor, Tensor]:
+            if number not in made:
+                if len(made) >= _KEPT:  # those of rows long past
+                    del made[next(iter(made))]
+                made[number] = self._turned(number, q, k, scale)
+            return made[number]
+
         return lambda rows, columns: self._block(turned, rows, columns)
 
-    def _turned(self, q: Tensor, k: Tensor, scale: float) -> Turned:
-        wide = torch.promote_types(q.dtype, torch.float32)
-        return [(turn.q(q).to(wide) * scale, turn.k(k).to(wide)) for turn in self.turns]
+    def _turned(self, number: int, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        if number not in self.turns:
+            if len(self.turns) >= _KEPT:
+                del self.turns[next(iter(self.turns))]
+            self.turns[number] = self.turning(number, self.positions)
+        turn, wide = self.turns[number], torch.promote_types(q.dtype, torch.float32)
+        return turn.q(q).to(wide) * scale, turn.k(k).to(wide)
 
     def _block(self, turned: Turned, rows: slice, columns: slice) -> tuple[Tensor, list[slice]]:
         spans = self._spans(rows, columns)
-        pieces = [self._piece(turned, rows, span) for span in spans]
+        pieces = [_piece(turned, rows, span) for span in spans]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1), [span.keys for span in spans]
 
-    def _piece(self, turned: Turned, rows: slice, span: Span) -> Tensor:
-        out: Tensor | None = None
-        for number, mask in reversed(span.held):
-            q, k = turned[number]
-            mine = product(q[:, :, rows], k[:, :, span.keys])
-            if mask is not None:
-                mine = mine.masked_fill(~mask, -math.inf) if out is None else torch.where(mask, mine, out)
-            out = mine
-        if out is None:  # no branch holds any pair of these rows
-            out = turned[0][0].new_full((*turned[0][0][:, :, rows].shape[:3], _width(span.keys)), -math.inf)
-        return out
-
     def _spans(self, rows: slice, columns: slice) -> list[Span]:
-        """Keys that the same branches hold, side by side; found once for all layers."""
-        where = (rows.start, rows.stop, columns.start, columns.stop)
-        if where not in self.known:
-            q, k = self.positions.one_axis()
-            self.known[where] = _find_spans(
-                self.branches, q[..., rows].unsqueeze(-1), k[..., columns].unsqueeze(-2), columns.start
-            )
-        return self.known[where]
+        """Keys that the same kinds hold, side by side; found once for all layers."""
+        at = (rows.start, rows.stop, columns.start, columns.stop)
+        if at not in self.known:
+            self.known[at] = _find_spans(self.where, *self._places(rows, columns), columns.start)
+        return self.known[at]
+
+    def _places(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
+        q, k = self.positions.one_axis()
+        return q[..., rows].unsqueeze(-1), k[..., columns].unsqueeze(-2)
+
+
+_KEPT = 4
+"""Kinds whose turned queries and keys are kept at a time, where there are many: rows near each other have few."""
 
 
 def product(q: Tensor, k: Tensor) -> Tensor:
@@ -175,36 +196,54 @@ def product(q: Tensor, k: Tensor) -> Tensor:
         return (q @ k.transpose(-1, -2)).view(batch, heads, rows, k.shape[2])
 
 
-def _find_spans(branches: Sequence[Branch], q: Tensor, k: Tensor, start: int) -> list[Span]:
-    shape = torch.broadcast_shapes(q.shape, k.shape)
-    free = torch.ones(shape, dtype=torch.bool, device=q.device)
-    masks: list[Tensor] = []
-    kinds = torch.zeros(shape[-1], dtype=torch.int64, device=q.device)
-    for number, branch in enumerate(branches):
-        mine = branch.where(q, k) & free
-        free = free & ~mine
-        masks.append(mine)
-        kinds = kinds + (mine.flatten(0, -2).any(0).long() << number)
-    ends = [0, *((kinds.diff() != 0).nonzero().flatten() + 1).tolist(), shape[-1]]
-    if len(ends) > 4 * len(branches) + 4:  # keys in no order that helps
-        ends = [0, shape[-1]]
+def _piece(turned: Turned, rows: slice, span: Span) -> Tensor:
+    out: Tensor | None = None
+    for number, mask in reversed(span.held):
+        q, k = turned(number)
+        mine = product(q[:, :, rows], k[:, :, span.keys])
+        if mask is not None:
+            mine = mine.masked_fill(~mask, -math.inf) if out is None else torch.where(mask, mine, out)
+        out = mine
+    if out is None:  # no kind holds any pair of these rows
+        q = turned(0)[0][:, :, rows]
+        out = q.new_full((*q.shape[:3], span.keys.stop - span.keys.start), -math.inf)
+    return out
+
+
+def _find_spans(where: Sequence[Where], q: Tensor, k: Tensor, start: int) -> list[Span]:
+    keys = k.shape[-1]
+    free = torch.ones((1, 1), dtype=torch.bool, device=q.device)
+    masks: dict[int, Tensor] = {}
+    changes = torch.zeros(keys - 1, dtype=torch.bool, device=q.device)
+    for number, holds in enumerate(where):
+        mine = holds(q, k) & free
+        if bool(mine.any()):
+            masks[number] = mine
+            free = free & ~mine
+            if mine.shape[-1] > 1:
+                some = mine.flatten(0, -2).any(0)
+                changes = changes | (some[1:] != some[:-1])
+    ends = [0, *(changes.nonzero().flatten() + 1).tolist(), keys]
+    if len(ends) > 4 * len(where) + 4:  # keys in no order that helps
+        ends = [0, keys]
     spans: list[Span] = []
     for first, last in itertools.pairwise(ends):
-        here = [mask[..., first:last] for mask in masks]
-        held = [(number, mask) for number, mask in enumerate(here) if bool(mask.any())]
+        here = [(number, _columns(mask, first, last)) for number, mask in masks.items()]
+        held = [(number, mask) for number, mask in here if bool(mask.any())]
         if held:
-            by_head = tuple(
-                (number, None if bool(mask.all()) else mask.view(-1, 1, *mask.shape[-2:])) for number, mask in held
-            )
-            barred = bool(free[..., first:last].any())
-            if not barred:  # what the last branch holds is all that the others leave
-                by_head = (*by_head[:-1], (by_head[-1][0], None))
-            spans.append(Span(slice(start + first, start + last), by_head))
+            if not bool(_columns(free, first, last).any()):  # what the last one holds is all that the others leave
+                held = [*held[:-1], (held[-1][0], None)]
+            by_head = [(number, None if mask is None else _by_head(mask)) for number, mask in held]
+            spans.append(Span(slice(start + first, start + last), tuple(by_head)))
     return spans or [Span(slice(start, start + 1), ())]
 
 
-def _width(keys: slice) -> int:
-    return keys.stop - keys.start
+def _columns(mask: Tensor, first: int, last: int) -> Tensor:
+    return mask if mask.shape[-1] == 1 else mask[..., first:last]
+
+
+def _by_head(mask: Tensor) -> Tensor:
+    return mask.reshape(-1, 1, *mask.shape[-2:])  # [1 or batch, 1, rows, keys]
 
 
 def _any(method: Method) -> Any:

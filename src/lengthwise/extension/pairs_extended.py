@@ -54,7 +54,7 @@ class PairsExtended(Extended):
         return self._own.branches()
 
     def _logits_at(self, positions: Positions) -> PairLogits:
-        return PairLogits(self._branches(), self._inner.rotation, positions)
+        return PairLogits.of_branches(self._branches(), self._inner.rotation, positions)
 
     def _attention_logits(self, q: Tensor, k: Tensor, positions: Positions, scale: float) -> Tensor:
         return self._logits_at(positions)(q, k, positions, scale)
