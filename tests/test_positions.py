@@ -355,3 +355,14 @@ def test_a_target_length_changes_nothing_else() -> None:
     fixed = Positions.step(3, 2).with_target(9)
     assert (fixed.target_length, fixed.aligned) == (9, True)
     assert torch.equal(fixed.q, Positions.step(3, 2).q)
+
+
+def test_a_position_outside_of_a_table_is_told_without_reading_a_tensor_where_it_can_be() -> None:
+    assert Positions.sequence(5).outside(5) is None
+    assert Positions.sequence(6).outside(5) == 5
+    assert Positions.sequence(0).outside(5) is None
+    assert Positions.packed([4, 4]).outside(5) is None  # eight keys, and each document counts anew
+    assert Positions.packed([4, 7]).outside(5) == 6
+    place = torch.tensor([-2, 9])
+    assert Positions(place, place).outside(5) == -2
+    assert Positions(place.abs(), place.abs()).outside(5) == 9

@@ -248,6 +248,20 @@ class Positions:
                 f"of {self.q_length}"
             )
 
+    def outside(self, count: int) -> int | None:
+        """A query position that is none of `0 ... count - 1`, the rows of a table; None where all are.
+
+        Aligned positions are told by their number, without reading a tensor. A compiler can't read one: it gets None.
+        """
+        if self.q.numel() == 0 or (self.aligned and self.k_length <= count):
+            return None
+        if self.aligned and self.plain:
+            return self.k_length - 1  # without segments they reach it: a compiler can tell too
+        if torch.compiler.is_compiling():
+            return None
+        low, high = int(self.q.min()), int(self.q.max())
+        return low if low < 0 else high if high >= count else None
+
     def visible(self) -> Bool[Tensor, "*batch q k"] | None:
         """Which pairs may attend, `[q, k]` or `[batch, q, k]`; None where all do."""
         mask: Tensor | None = None

@@ -82,7 +82,13 @@ class Hierarchical(nn.Module):
                 "a learned table has rows for whole positions only, and these are fractions: "
                 "interpolate the table instead of the positions"
             )
-        self._check_range(positions)
+        outside = positions.outside(self.max_position)
+        if outside is not None:
+            raise PositionOutOfRange(
+                f"position {outside} is outside the {self.max_position} positions (0 to "
+                f"{self.max_position - 1}) that {self.table.shape[0]} rows serve: shorten the input, build "
+                "Hierarchical with a larger max_length, or take an encoding without a table (rotary, alibi, t5, none)"
+            )
         return x + self.vectors(place).to(x.dtype)
 
     def vectors(self, place: Tensor) -> Float[Tensor, "*place dim"]:
@@ -95,20 +101,3 @@ class Hierarchical(nn.Module):
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"dim={self.table.shape[1]}, max_length={self.table.shape[0]}, alpha={self.alpha:g}"
-
-    def _check_range(self, positions: Positions) -> None:
-        # Aligned positions lie below the number of keys, so the usual case is settled without reading a tensor.
-        if positions.q.numel() == 0 or (positions.aligned and positions.k_length <= self.max_position):
-            return
-        if positions.aligned and positions.plain:
-            low, high = 0, positions.k_length - 1  # and without segments they reach it: a compiler can tell too
-        elif torch.compiler.is_compiling():
-            return
-        else:
-            low, high = int(positions.q.min()), int(positions.q.max())
-        if low < 0 or high >= self.max_position:
-            raise PositionOutOfRange(
-                f"position {low if low < 0 else high} is outside the {self.max_position} positions (0 to "
-                f"{self.max_position - 1}) that {self.table.shape[0]} rows serve: shorten the input, build "
-                "Hierarchical with a larger max_length, or take an encoding without a table (rotary, alibi, t5, none)"
-            )

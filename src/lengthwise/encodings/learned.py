@@ -81,26 +81,15 @@ class Learned(nn.Module):
                 "a learned table has rows for whole positions only, and these are fractions: "
                 "interpolate the table instead of the positions"
             )
-        self._check_range(positions)
+        outside = positions.outside(self.max_position)
+        if outside is not None:
+            raise PositionOutOfRange(
+                f"position {outside} is outside the learned table of {self.max_position} positions "
+                f"(0 to {self.max_position - 1}): shorten the input, build Learned with a larger max_length and train "
+                "it, or take an encoding without a table (rotary, alibi, t5, none)"
+            )
         return x + nn.functional.embedding(place, self.table).to(x.dtype)
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"dim={self.table.shape[1]}, max_length={self.max_position}"
-
-    def _check_range(self, positions: Positions) -> None:
-        # Aligned positions lie below the number of keys, so the usual case is settled without reading a tensor.
-        if positions.q.numel() == 0 or (positions.aligned and positions.k_length <= self.max_position):
-            return
-        if positions.aligned and positions.plain:
-            low, high = 0, positions.k_length - 1  # and without segments they reach it: a compiler can tell too
-        elif torch.compiler.is_compiling():
-            return
-        else:
-            low, high = int(positions.q.min()), int(positions.q.max())
-        if low < 0 or high >= self.max_position:
-            raise PositionOutOfRange(
-                f"position {low if low < 0 else high} is outside the learned table of {self.max_position} positions "
-                f"(0 to {self.max_position - 1}): shorten the input, build Learned with a larger max_length and train "
-                "it, or take an encoding without a table (rotary, alibi, t5, none)"
-            )
