@@ -33,7 +33,7 @@ def test_an_unknown_task_is_answered_with_the_nearest_names() -> None:
     ("spec", "message"),
     [
         ("sort(symbol=4)", "no parameter 'symbol': did you mean 'symbols'"),
-        ("parity(3)", "too many positional arguments"),
+        ("parity('', 3)", "too many positional arguments"),
         ("sort(symbols=1)", "symbols of Sort must be a whole number of at least 2, not 1"),
         ("copy(symbols=0)", "symbols of Copy must be a whole number of at least 2, not 0"),
         ("reverse(symbols=2.0)", "symbols of Reverse must be a whole number of at least 2, not 2.0"),

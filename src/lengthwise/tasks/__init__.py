@@ -11,9 +11,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from lengthwise.tasks.task import Examples, SymbolTask, Task, build_task, check_length, tasks
+from lengthwise.tasks.task import Dataset, Examples, SymbolTask, Task, build_task, check_length, datasets, tasks
 
-__all__ = ["Examples", "SymbolTask", "Task", "build_task", "check_length", "tasks"]
+__all__ = ["Dataset", "Examples", "SymbolTask", "Task", "build_task", "check_length", "datasets", "tasks"]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -24,6 +24,8 @@ from lengthwise.spec import Call, bind, parse_one
 class Examples:
     """Sequences of one length, with the part that a model has to produce.
 
+    Where examples of one length differ in tokens, the shorter ones end in more end marks, which are no answer.
+
     Args:
         tokens: int64 `[batch, total]`; a model reads `tokens[:, :-1]` and predicts `tokens[:, 1:]`.
         answer: bool `[batch, total]`, true where the token is part of the answer; never true in column 0.
@@ -72,7 +74,7 @@ class Task(Protocol):
         ...
 
     def tokens_at(self, length: int) -> int:
-        """Number of tokens of one whole example of `length`, from which the needed table size follows.
+        """Most tokens of one whole example of `length`, from which the needed table size follows.
 
         Raises what `sample` raises, so that a length that can't be had is found before training starts.
         """
@@ -102,6 +104,55 @@ class SymbolTask(Task, Protocol):
 
 tasks: Registry[type[Task]] = Registry("task", "lengthwise.tasks")
 
+Category = Literal["primitive", "mathematics_and_reasoning", "SCAN_and_PCFG"]
+"""The three kinds of datasets by which the study of Kazemnejad et al. ranks encodings."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset of a published study, as a task of this package makes it, and the same scaled down to a laptop.
+
+    Args:
+        name: what the study calls it.
+        category: its group in the study's rankings.
+        spec: the task with the study's distribution.
+        trained: lengths that the study trained on.
+        tested: longer lengths that the study tested.
+        small: the task with fewer symbols.
+        small_trained: lengths to train `small` on.
+        small_tested: longer lengths to test `small` on.
+        study: the study; `kazemnejad2023` is arXiv 2305.19466.
+    """
+
+    name: str
+    category: Category
+    spec: str
+    trained: tuple[int, ...]
+    tested: tuple[int, ...]
+    small: str
+    small_trained: tuple[int, ...]
+    small_tested: tuple[int, ...]
+    study: str = "kazemnejad2023"
+
+
+def span(first: int, last: int) -> tuple[int, ...]:
+    """All lengths from `first` to `last`, both included."""
+    return tuple(range(first, last + 1))
+
+
+def datasets(study: str = "kazemnejad2023") -> list[Dataset]:
+    """The datasets of a study that registered tasks say they make, by category and name.
+
+    Example:
+        >>> from lengthwise.tasks import datasets
+        >>> len(datasets())
+        17
+        >>> datasets()[-1].name
+        'Sorting (Single Token)'
+    """
+    made: list[Dataset] = [one for _, task in tasks.items() for one in getattr(task, "datasets", ())]
+    return sorted((one for one in made if one.study == study), key=lambda one: (one.category, one.name))
+
 
 def build_task(spec: str) -> Task:
     """Return the task of a spec string: `"sort"`, `"addition(reverse=True)"`, `"text(paths=['book.txt'])"`.
@@ -125,9 +176,18 @@ def build_task(spec: str) -> Task:
 
 
 def check_length(task: Task, length: int) -> None:
-    """Raise `InvalidArgument` unless `length` is a whole number of at least `task.min_length`."""
+    """Raise `InvalidArgument` unless `length` is a whole number from `task.min_length` to its `max_length`, if any."""
     what = f"the length of {type(task).__name__} ({task.length_counts})"
     check_count(what, length, task.min_length)
+    most: int | None = getattr(task, "max_length", None)
+    if most is not None and length > most:
+        raise InvalidArgument(f"{what} is at most {most} with these arguments, not {length}: {task!r}")
+
+
+def check_flag(what: str, value: object) -> None:
+    """Raise `InvalidArgument`, naming `what`, unless `value` is `True` or `False`."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{what} must be True or False, not {value!r}")
 
 
 def check_count(what: str, value: object, least: int) -> None:
