@@ -1,6 +1,7 @@
 """From arguments to a verb, and from errors to one line and an exit code.
 
-Exit codes: 0 done, 1 an encoding failed a check, 2 an error that the message explains, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 an encoding failed a check or a model its audit, 2 an error that the message explains, 130 stopped
+by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tyro
 
 from lengthwise import __version__
 from lengthwise.cli.agree import Agree
+from lengthwise.cli.audit import Audit
 from lengthwise.cli.check import Check
 from lengthwise.cli.compare import Compare
 from lengthwise.cli.list import List
@@ -33,6 +35,7 @@ Verb = (
     | Annotated[Agree, tyro.conf.subcommand("agree")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Stretch, tyro.conf.subcommand("stretch")]
 )
 
