@@ -256,6 +256,11 @@ def test_a_method_that_can_not_be_is_told(model: Any, text: str, error: type[Exc
         named(model, text)
 
 
+def test_only_what_changes_with_the_length_of_the_text_takes_a_pass_for_each(model: Any) -> None:
+    made = named(model, "dynamic_ntk(2)", "dynamic_yarn()", "by_query(dynamic_yarn(), block=16)", "yarn(2)")
+    assert [one.follows_length for one in made] == [False, True, True, False, False]
+
+
 # The whole
 
 

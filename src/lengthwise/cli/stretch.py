@@ -28,7 +28,7 @@ def _named(metavar: str) -> object:
 
 @dataclass(kw_only=True)
 class Stretch:
-    """Measure ways to stretch a trained model on your text; write the best as a model that transformers loads."""
+    """Measure ways to stretch a trained model on your text, and write the best."""
 
     model: Annotated[tyro.conf.Positional[Path], _named("MODEL")]
     """Folder of a model, or a .gguf file."""

@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from lengthwise.build import build_method
+from lengthwise.compose import Combined, PerLayer
 from lengthwise.dims import Dims
 from lengthwise.errors import InvalidArgument
-from lengthwise.extension import Extended, extend
+from lengthwise.extension import Method, extend
 from lengthwise.spec import parse
 
 UNTOUCHED = "untouched"
@@ -89,8 +90,11 @@ def split(methods: Sequence[str]) -> list[str]:
 
 def follows_length(encoding: nn.Module) -> bool:
     """Whether a method in an encoding follows the length of the sequence."""
-    methods = [part.method for part in encoding.modules() if isinstance(part, Extended)]
-    return any(one.cached_keys == "rotated_at_target_length" and not one.identity for one in methods)
+    parts = encoding.parts if isinstance(encoding, Combined) else ()
+    parts = encoding.distinct if isinstance(encoding, PerLayer) else parts
+    methods: tuple[Method, ...] = getattr(encoding, "methods", ())
+    own = any(one.cached_keys == "rotated_at_target_length" and not one.identity for one in methods)
+    return own or any(map(follows_length, parts))
 
 
 def same_at(changed: nn.Module, original: nn.Module, length: int) -> bool:
