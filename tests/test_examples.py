@@ -17,6 +17,7 @@ SAYS = {
     "03": "acts on: ('bias',)",
     "04": "learned   48",
     "05": "decoding with a cache is one pass: True",
+    "06": "sinusoidal          2.81        0.51",
 }
 
 

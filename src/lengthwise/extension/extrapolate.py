@@ -9,6 +9,7 @@ them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -84,8 +85,12 @@ class Extrapolate(Method):
             )
         if more == 0:
             return table
+        if table.is_meta:  # no rows to fit: they are loaded later, all of them
+            return table.new_empty(self.length, table.shape[1])
         return torch.cat((table, FITS[self.fit](table.double(), more).to(table.dtype)))
 
     def error_on(self, table: Tensor) -> float:
         """The error of the fit on the last quarter of the rows of `table`, predicted from those before."""
+        if table.is_meta:
+            return math.nan
         return held_out_error(table.double(), FITS[self.fit])

@@ -54,7 +54,12 @@ def theme_config(theme: Theme) -> dict[str, Any]:
 
 
 def save(
-    chart: alt.LayerChart, path: str | Path, *, theme: Theme = "light", width: int = 640, scale: float = 2.0
+    chart: alt.LayerChart | alt.ConcatChart,
+    path: str | Path,
+    *,
+    theme: Theme = "light",
+    width: int = 640,
+    scale: float = 2.0,
 ) -> Path:
     """Write one figure to `.html` (works without a network), `.png` or `.svg`; the ending decides.
 
@@ -62,7 +67,7 @@ def save(
         chart: a figure of `lengthwise.report.figures`.
         path: where to; an older file is replaced whole.
         theme: `"light"` or `"dark"`.
-        width: of the plot, in pixels.
+        width: of the plot, in pixels; plots side by side keep the widths they have.
         scale: pixels of a PNG for each pixel of the figure.
 
     Raises:
@@ -71,7 +76,9 @@ def save(
     """
     path = Path(path)
     config = {**theme_config(theme), "background": _INK[theme][3]}
-    spec = {**chart.to_dict(), "width": width, "padding": 16, "config": config}
+    spec = {**chart.to_dict(), "padding": 16, "config": config}
+    if isinstance(chart, alt.LayerChart):
+        spec["width"] = width
     match path.suffix.lower():
         case ".html":
             content = vl_convert.vegalite_to_html(spec, bundle=True).encode()
