@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 
 import lengthwise as lw
-from lengthwise.report.past_length import curves, heat_maps, past_length
+from lengthwise.report.past_length import past_length
+from lengthwise.report.past_length_figures import curves, heat_maps
 from lengthwise.report.theme import save
 
 TRAINED = 16

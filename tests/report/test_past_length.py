@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import lengthwise as lw
-from lengthwise.report.past_length import KINDS, Panel, curves, heat_maps, past_length
+from lengthwise.report.past_length import KINDS, Panel, past_length
+from lengthwise.report.past_length_figures import curves, heat_maps
 from lengthwise.report.theme import save
 
 L = 8
