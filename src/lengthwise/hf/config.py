@@ -137,6 +137,9 @@ def _of_layer(config: Config, name: str, layer: Layer, text_only: bool) -> nn.Mo
         reason = families.OTHER_AXES.get(name)
         reason = reason or ("MRoPE turns whole heads, and this one turns a part" if part != 1 else None)
         reason = reason or (f"MRoPE takes no {type(method).__name__}" if method is not None else None)
+        pairs = sum(sections or families.SECTIONS[name][0]) if reason is None else 0
+        if reason is None and 2 * pairs != layer.head_dim:
+            reason = f"its sections are for {pairs} pairs of dims, and a head has {layer.head_dim // 2}"
         if reason:
             raise InvalidArgument(
                 f"no M-RoPE of this package is that of {name!r} ({reason}): text_only=True makes it RoPE"

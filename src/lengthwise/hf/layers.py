@@ -76,7 +76,7 @@ def _settings(config: Config, model_type: str) -> Settings:
     scaling: Settings = dict(config.get("rope_scaling") or {})
     if model_type not in TWO_BASES:
         return scaling
-    full = lookup(config, "theta") or config.get("global_rope_theta")
+    full = config.get("global_rope_theta") or lookup(config, "theta")
     local = config.get("rope_local_base_freq") or config.get("local_rope_theta")
     same = TWO_BASES[model_type][0] == TWO_BASES[model_type][1]
     bases = full, (full if same else local)
