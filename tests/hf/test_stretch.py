@@ -24,6 +24,7 @@ from lengthwise.hf.stretch.export import load_written, verify, why_not
 from lengthwise.hf.stretch.outcome import Answer, Losses, choose, conclude
 from lengthwise.hf.stretch.passkey import hide, retrieve
 from lengthwise.hf.stretch.perplexity import BLOCK, HEAD_ROWS, block_losses, check_head
+from lengthwise.hf.stretch.shown import verdict
 from lengthwise.hf.stretch.source import find
 from lengthwise.hf.stretch.text import read_text, windows
 
@@ -312,7 +313,7 @@ def test_a_run_that_was_killed_goes_on_and_measures_nothing_twice(
 def test_other_weights_or_another_text_are_measured_anew(model: Any, tokens: torch.Tensor, tmp_path: Path) -> None:
     def passes(**changes: Any) -> int:
         seen: set[str] = set()
-        work = stretch(model, tokens, tmp_path, "yarn(4)", progress=lambda what, *_: seen.add(what), keys=0)
+        work = stretch(model, tokens, tmp_path, "yarn(4)", progress=lambda what, *_: seen.add(what), keys=0, race=False)
         for name, value in changes.items():
             setattr(work, name, value)
         work.run({})
@@ -363,8 +364,11 @@ def test_a_method_that_is_clearly_worse_leaves_after_the_first_window(
 ) -> None:
     from lengthwise.hf.stretch import run
 
+    passes: list[tuple[str, int]] = []
+
     def losses(model: Any, candidate: Any, text: torch.Tensor, tell: Any) -> dict[str, Any]:
-        each = {"yarn(4)": 2.0, "ntk(4)": 2.01, "interpolate(4)": 2.5}.get(candidate.label, 3.0)
+        passes.append((candidate.label, len(text)))
+        each = {"yarn(4)": 2.0, "ntk(4)": 2.005, "interpolate(4)": 2.5}.get(candidate.label, 3.0)
         return {"losses": [each] * (len(text) // BLOCK), "seconds": 0.0}
 
     monkeypatch.setattr(run, "losses", losses)
@@ -373,10 +377,14 @@ def test_a_method_that_is_clearly_worse_leaves_after_the_first_window(
         "yarn(4)": 2,
         "ntk(4)": 2,
         "interpolate(4)": 1,
-        UNTOUCHED: 2,
+        UNTOUCHED: 1,
     }
     assert found.winner == "yarn(4)"
+    cost = found.row("yarn(4)").cost
+    assert cost is not None
+    assert cost.mean == pytest.approx(-1)  # within the trained length the untouched model was measured on all
     assert found.row("interpolate(4)").perplexity[-1] == pytest.approx(math.exp(2.5))
+    assert [length for label, length in passes if label == UNTOUCHED] == [TARGET, TRAINED]
     every = stretch(model, tokens, tmp_path / "b", "yarn(4)", "ntk(4)", "interpolate(4)", keys=0, race=False).run({})
     assert {row.windows for row in every.rows} == {2}
 
@@ -414,7 +422,15 @@ def test_the_best_that_a_config_can_say_is_written_where_it_can_not_say_the_winn
     assert (outcome.winner, outcome.written) == ("a", "b")
     assert outcome.row("a").why_not == "whole logits"
     assert json.loads(json.dumps(outcome.as_dict()))["written"] == "b"
+    assert outcome.untouched_is_better is None
     assert conclude(found, {"a": "x", "b": "y", "untouched": ""}, {}).written is None
+
+
+def test_where_the_untouched_model_is_the_best_the_verdict_says_so() -> None:
+    outcome = conclude(measured(untouched=[1, 1, 2, 2], a=[1, 1, 3, 3]), {"a": "", "untouched": ""}, {})
+    assert outcome.winner == "a"
+    assert outcome.untouched_is_better == pytest.approx(100 * (1 - math.exp(-1)))
+    assert "the untouched model is better by 63.21 %" in verdict(outcome)
 
 
 # What is written

@@ -125,7 +125,10 @@ def _print(page: StretchPage) -> None:
 
     shown = Table(title=page.title, box=SIMPLE_HEAD, title_style="bold")
     for number, name in enumerate(page.head):
-        shown.add_column(name, justify="left" if number == 0 else "right", overflow="fold")
+        if number:
+            shown.add_column(name, justify="right")
+        else:
+            shown.add_column(name, min_width=24, overflow="fold")
     for row in page.rows:
         shown.add_row(*row)
     out = console()

@@ -53,7 +53,6 @@ def defaults(factor: float, trained: int) -> tuple[str, ...]:
         f"ntk({full})",
         f"dynamic_ntk({full})",
         f"llama3({full})",
-        f"ntk_by_parts({less})",
         f"yarn({full})",
         f"yarn({less})",
         f"by_query(dynamic_yarn(), block={max(1, trained // 8)})",

@@ -110,7 +110,7 @@ class Losses:
 
         return sorted(self.rows, key=behind)
 
-    def clearly_worse(self, label: str, best: str, margin: float = 0.02, level: float = 0.99) -> bool:
+    def clearly_worse(self, label: str, best: str, margin: float = 0.01, level: float = 0.99) -> bool:
         """Whether a label is worse than the best by more than `margin` in perplexity, past the trained length."""
         gap = self.gap(label, best, self.beyond, level)
         return gap is not None and gap.low > math.log1p(margin)
@@ -167,6 +167,12 @@ class Outcome:
         """The row of a method."""
         return next(row for row in self.rows if row.label == label)
 
+    @property
+    def untouched_is_better(self) -> float | None:
+        """By how many percent of perplexity the untouched model beats the best method, None where it does not."""
+        gap = next((row.behind for row in self.rows if row.label == UNTOUCHED), None)
+        return -gap.percent[0] if gap is not None and gap.high < 0 else None
+
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values, for JSON."""
 
@@ -189,6 +195,7 @@ class Outcome:
                     "cost_within_trained": gap(row.cost),
                     "behind_best_past_trained": gap(row.behind),
                     "windows": row.windows,
+                    "passkey_loss": self._passkey_losses(row.label),
                     "passkeys": {str(length): share for length, share in row.passkeys.items()},
                     "config": row.exported,
                     "why_not": row.why_not,
@@ -197,6 +204,13 @@ class Outcome:
             ],
             "facts": dict(self.facts),
         }
+
+    def _passkey_losses(self, label: str) -> dict[str, float]:
+        """Mean loss a token of the numbers that were asked for, by length: finer than what was found whole."""
+        found: dict[str, list[float]] = {}
+        for answer in self.answers.get(label, ()):
+            found.setdefault(str(answer.length), []).append(answer.loss)
+        return {length: sum(losses) / len(losses) for length, losses in found.items()}
 
 
 def conclude(found: Losses, reasons: Mapping[str, str], facts: Mapping[str, str]) -> Outcome:

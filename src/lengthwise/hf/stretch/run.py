@@ -18,7 +18,7 @@ from lengthwise.hf.stretch.export import why_not
 from lengthwise.hf.stretch.measure import Tell, answers, digest, losses, work
 from lengthwise.hf.stretch.outcome import Answer, Losses, Outcome, conclude
 from lengthwise.hf.stretch.passkey import Haystack, hide
-from lengthwise.hf.stretch.perplexity import check_head
+from lengthwise.hf.stretch.perplexity import BLOCK, check_head
 from lengthwise.hf.stretch.plan import Plan
 from lengthwise.hf.stretch.store import Store
 
@@ -81,14 +81,21 @@ class Stretch:
     def _window(self, candidate: Candidate, window: int) -> list[float]:
         """Losses of one window; of a method that follows the length, each range from the pass that ends it."""
         if not candidate.follows_length:
-            return self._pass(candidate, window, self.plan.target)
+            return self._pass(candidate, window, self._end(candidate, window))
+        untouched = self.candidates[0]
         parts: list[float] = []
         for length in self.plan.lengths:
-            same = candidate.label != UNTOUCHED and same_at(candidate.encoding, self.candidates[0].encoding, length)
-            longest = self.plan.target if same and not self.candidates[0].follows_length else length
-            whole = self._pass(self.candidates[0] if same else candidate, window, longest)
-            parts += whole[len(parts) : length * len(whole) // longest]
+            longest = self._end(untouched, window)
+            same = length <= longest and not untouched.follows_length
+            same = same and same_at(candidate.encoding, untouched.encoding, length)
+            whole = self._pass(untouched, window, longest) if same else self._pass(candidate, window, length)
+            parts += whole[len(parts) : length // BLOCK]
         return parts
+
+    def _end(self, candidate: Candidate, window: int) -> int:
+        """How far one pass goes. Past the trained length the untouched model is out of the race after one window."""
+        base = candidate is self.candidates[0] and not candidate.follows_length
+        return self.plan.trained if base and self.plan.race and window else self.plan.target
 
     def _pass(self, candidate: Candidate, window: int, length: int) -> list[float]:
         text = self.tokens[window, :length]
@@ -172,9 +179,10 @@ class Stretch:
 
     def _work(self) -> float:
         """An estimate of all there is to do."""
-        per_window = sum(
-            sum(map(work, self.plan.lengths)) if one.follows_length else work(self.plan.target)
+        passes = sum(
+            sum(map(work, self.plan.lengths)) if one.follows_length else work(self._end(one, window))
             for one in self.candidates
+            for window in range(self.plan.windows)
         )
         asked = 4 * self.plan.haystacks * sum(map(work, self.plan.lengths)) if self.plan.keys else 0.0
-        return self.plan.windows * per_window + asked
+        return passes + asked
