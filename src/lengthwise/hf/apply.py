@@ -47,8 +47,13 @@ def apply_to(model: Any, encoding: nn.Module, *, target_length: int | None = Non
 
     An encoding that turns queries and keys as the model itself does is given to the model as cosines and sines. All
     others run in this package's attention over keys that wait in the cache as they were projected: whole logits,
-    biases, several maps, and methods whose frequencies follow the length, so that what is computed with a cache is what
-    is computed without. Rows of a padded batch count from their first real token.
+    biases, several maps, and methods whose frequencies follow the length, whose keys are turned anew at each length.
+    (What deeper layers kept was still computed at the lengths of then: only `target_length` makes such a method the
+    same with a cache and without.) Rows of a padded batch count from their first real token.
+
+    GPT-2, OPT and BERT take encodings of token embeddings in place of their table (`table_of(model)` is the one that
+    they have), T5, BLOOM and MPT biases in place of theirs. Parameters of the encoding are no part of the model's
+    state dict, and are not moved with it.
 
     Args:
         model: a model of `transformers`, on any device, in any dtype.
@@ -88,7 +93,8 @@ def apply_to(model: Any, encoding: nn.Module, *, target_length: int | None = Non
             )
     family = _family(kind)
     undo = family(model, encoding, target_length, raw)
-    for module in model.modules():  # each, so that a part of the model is known to be changed too
+    changed = [module for module in model.modules() if hasattr(module, "config")]  # a part of it is changed too
+    for module in changed:
         object.__setattr__(module, _MARK, True)
         undo.append(lambda module=module: object.__delattr__(module, _MARK))
     return Applied(model, encoding, undo)
@@ -100,7 +106,7 @@ def supported() -> list[str]:
 
 
 _HERE = "lengthwise.hf.adapters"
-_FAMILIES = ("rotary",)
+_FAMILIES = ("rotary", "tables", "biases")
 
 
 def _family(kind: str) -> Callable[[Any, nn.Module, int | None, bool], list[Callable[[], None]]]:

@@ -26,7 +26,7 @@ _MEANS = {
 }
 _ADVICE = {
     "cached": "generate without a cache, and report it",
-    "cached-across": "apply_to(model, encoding) holds keys raw; or fix the length, apply_to(..., target_length=N)",
+    "cached-across": "fix its length, apply_to(model, encoding, target_length=N), or take a method without one",
     "padded-left": "pass attention_mask and position_ids, or batch rows of one length",
     "padded-right": "pass attention_mask, or batch rows of one length",
     "shifted": "run positions in float32; see the notes on precision",
