@@ -1,7 +1,9 @@
 """Written by `make stubs` from the registry; do not edit."""
 
 from lengthwise.extension.base import ChangeBase as ChangeBase
+from lengthwise.extension.by_query import ByQuery as ByQuery
 from lengthwise.extension.distance import DynamicInterpolate as DynamicInterpolate
+from lengthwise.extension.drope import DroPE as DroPE
 from lengthwise.extension.dual_chunk import DualChunk as DualChunk
 from lengthwise.extension.extend import applies as applies
 from lengthwise.extension.extend import extend as extend
@@ -9,6 +11,7 @@ from lengthwise.extension.extended import Extended as Extended
 from lengthwise.extension.extrapolate import Extrapolate as Extrapolate
 from lengthwise.extension.hierarchy import HierarchicalTable as HierarchicalTable
 from lengthwise.extension.interpolate import Interpolate as Interpolate
+from lengthwise.extension.keys import move_keys as move_keys
 from lengthwise.extension.llama3 import Llama3 as Llama3
 from lengthwise.extension.longrope import LongRoPE as LongRoPE
 from lengthwise.extension.method import Branch as Branch
@@ -21,6 +24,9 @@ from lengthwise.extension.pose import PoSE as PoSE
 from lengthwise.extension.positions import Clamp as Clamp
 from lengthwise.extension.positions import Randomize as Randomize
 from lengthwise.extension.proportional import Proportional as Proportional
+from lengthwise.extension.queries import ConstantTemperature as ConstantTemperature
+from lengthwise.extension.queries import LogN as LogN
+from lengthwise.extension.queries import ScalableSoftmax as ScalableSoftmax
 from lengthwise.extension.registry import extensions as extensions
 from lengthwise.extension.rerope import ReRoPE as ReRoPE
 from lengthwise.extension.self_extend import SelfExtend as SelfExtend
@@ -33,8 +39,11 @@ from lengthwise.extension.yarn import YaRN as YaRN
 
 __all__ = [
     "Branch",
+    "ByQuery",
     "ChangeBase",
     "Clamp",
+    "ConstantTemperature",
+    "DroPE",
     "DualChunk",
     "DynamicInterpolate",
     "DynamicNTK",
@@ -45,6 +54,7 @@ __all__ = [
     "Interpolate",
     "LMInfinite",
     "Llama3",
+    "LogN",
     "LongRoPE",
     "Method",
     "NTK",
@@ -55,6 +65,7 @@ __all__ = [
     "ReRoPE",
     "Resample",
     "ResampleGrid",
+    "ScalableSoftmax",
     "SelfExtend",
     "StreamingLLM",
     "YaRN",
@@ -62,4 +73,5 @@ __all__ = [
     "effective_distance",
     "extend",
     "extensions",
+    "move_keys",
 ]

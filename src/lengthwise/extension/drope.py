@@ -40,7 +40,7 @@ class DroPE(Method):
         """Encodings that turn queries and keys, and do nothing else by that road."""
         if isinstance(encoding, QueriesExtended):
             return f"{type(encoding.method).__name__} multiplies its queries: drop the rotation first"
-        turns = hasattr(encoding, "spectrum") or claims(encoding) & {"translation_invariant", "norm_preserving"}
+        turns = hasattr(type(encoding), "spectrum") or claims(encoding) & {"translation_invariant", "norm_preserving"}
         if not hasattr(type(encoding), "rotation") and not hasattr(encoding, "rotation"):
             return "it removes a rotation, and this encoding has none"
         return None if turns else "it removes a rotation, and this encoding does something else to queries"

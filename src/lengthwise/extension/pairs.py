@@ -104,8 +104,8 @@ class PairLogits:
     where: Sequence[Where]
     turning: Callable[[int, Positions], QueryKeyMap]
     positions: Positions
-    turns: dict[int, QueryKeyMap] = field(default_factory=dict[int, QueryKeyMap])
-    known: dict[tuple[int, ...], list[Span]] = field(default_factory=dict[tuple[int, ...], list[Span]])
+    turns: dict[int, QueryKeyMap] = field(default_factory=dict)
+    known: dict[tuple[int, ...], list[Span]] = field(default_factory=dict)
 
     @classmethod
     def of_branches(
