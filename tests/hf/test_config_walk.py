@@ -26,6 +26,7 @@ UNREAD = {
     "glm4v_moe_text": "turns a part",
     "llama4_vision_model": "row and column",
     "nanochat": "the other way round",
+    "qwen3_omni_moe_text": "for 64 pairs",  # the sizes of its class alone are impossible
 }
 # M-RoPE that MRoPE does not have: of a part of the head, or with axes arranged otherwise. Read as RoPE for text.
 TEXT_ONLY = {
@@ -36,7 +37,6 @@ TEXT_ONLY = {
     "qwen3_5_moe_text",
     "qwen3_5_text",
     "qwen3_omni_moe_talker_text",
-    "qwen3_omni_moe_text",  # the sizes of its class alone
     "qwen4_exp_text",
 }
 
