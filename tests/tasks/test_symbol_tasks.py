@@ -11,7 +11,8 @@ from lengthwise.tasks import SymbolTask, build_task, tasks
 SPECS = [name for name, maker in tasks.items() if hasattr(maker, "solve")]
 SPECS += ["addition(reverse=True)", "sort(symbols=40)", "copy(symbols=2)", "repeat(symbols=1)"]
 SPECS += ["copy(twice=True)", "repeat(twice=True)", "reverse(then='reverse')", "reverse(then='copy')"]
-SPECS += ["parity(bos=False)", "sort_numbers(digits=2)"]
+SPECS += ["parity(bos=False)", "sort_numbers(digits=2)", "addition(reverse=True, reverse_operands=True)"]
+SPECS += ["flip_flop(ignored=0.3)", "dyck(kinds=4)"]
 SPECS += [
     f"{name}(scratchpad='full')"
     for name in ("parity", "summation", "polynomial", "uneven_addition", "sort", "sort_numbers", "lego")
@@ -35,8 +36,18 @@ def encode(task, prompt: str, answer: str) -> torch.Tensor:
     return torch.tensor([list(task.vocabulary).index(name) for name in names])
 
 
-def test_the_seven_first_tasks_are_registered() -> None:
+def test_tasks_are_registered_under_their_families() -> None:
     assert {"copy", "repeat", "reverse", "sort", "addition", "parity", "text"} <= set(tasks)
+    assert {"mode", "count", "unique_copy", "selective_copy", "flip_flop", "recall", "dyck"} <= set(tasks)
+    assert {maker.family for _, maker in tasks.items()} == {
+        "arithmetic",
+        "copying and reversing",
+        "formal languages",
+        "memory and recall",
+        "ordering and counting",
+        "reasoning and composition",
+        "text",
+    }
 
 
 @each_task

@@ -51,8 +51,12 @@ class List:
             out.print()
         rows = [(name, summary(made)) for name, made in patterns.items()]
         out.print(_table(("pattern of layers", "what it is"), rows, long=1))
-        rows = [(name, task.metric.replace("_", " "), task.summary) for name, task in tasks.items()]
-        out.print(_table(("task", "measured by", "what a model has to do"), rows, long=2))
+        name = max(map(len, tasks))
+        for title, rows in by_family().items():
+            out.print(title, style="bold")
+            for row in rows:
+                out.print(f"{row[0]:<{name}}  {_cut(row[1], out.width - name - 2)}", highlight=False)
+            out.print()
         rows = [(name, summary(type(backend))) for name, backend in backends.items()]
         out.print(_table(("attention backend", "what it is"), rows, long=1))
         for registry in (encodings, extensions, patterns, tasks, backends):
@@ -102,6 +106,16 @@ def by_change() -> dict[str, list[tuple[str, str, str]]]:
     for name, made in extensions.items():
         groups[changes(made)[0]].append((name, summary(made), short_paper(made)))
     return {what: rows for what, rows in groups.items() if rows}
+
+
+def by_family() -> dict[str, list[tuple[str, str]]]:
+    """Name and summary of every task, under what it is about and how it is measured."""
+    families: dict[str, list[tuple[str, str]]] = {}
+    ordered = sorted(tasks.items(), key=lambda item: (getattr(item[1], "family", "others"), item[0]))
+    for name, task in ordered:
+        title = f"tasks of {getattr(task, 'family', 'others')}, measured by {task.metric.replace('_', ' ')}"
+        families.setdefault(title, []).append((name, task.summary))
+    return families
 
 
 def _cut(text: str, width: int) -> str:

@@ -11,8 +11,9 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from lengthwise.errors import InvalidArgument
-from lengthwise.tasks.frame import Framed, read_symbols
-from lengthwise.tasks.task import tasks
+from lengthwise.tasks.frame import SEP, SPECIAL, Framed, read_symbols
+from lengthwise.tasks.task import check_flag, tasks
+from lengthwise.token_positions import abacus_positions, coupled_positions
 
 DIGITS = tuple("0123456789")
 PLUS = 10
@@ -27,20 +28,37 @@ class Addition(Framed):
     digit first. The answer is written most significant digit first too, `4 7 + 8 5` gives `1 3 2`; with
     `reverse=True` it is written least significant digit first, `2 3 1`, so that carries travel with the writing.
 
+    `coupled_positions` and `abacus_positions` give positions by which digits of the same weight know each other.
+
     Args:
         reverse: write the answer least significant digit first.
+        reverse_operands: write the operands so too.
+
+    Example:
+        >>> import lengthwise as lw
+        >>> task = Addition(reverse=True)
+        >>> tokens = task.sample(torch.Generator().manual_seed(0), batch=1, length=2).tokens
+        >>> task.show(tokens[0])
+        ('8 9 + 7 0', '9 5 1')
+        >>> places = task.coupled_positions(tokens)
+        >>> places.tolist()
+        [[0, 3, 2, 1, 3, 2, 1, 2, 3, 4, 0]]
+        >>> lw.Positions.sequence(11).replace(q=places, k=places).aligned
+        False
     """
 
     version: ClassVar[int] = 1
     summary: ClassVar[str] = "add two numbers of as many digits each"
     length_counts: ClassVar[str] = "digits of each operand"
     examples: ClassVar[Sequence[tuple[str, str]]] = (("4 7 + 8 5", "1 3 2"), ("1 2 3 + 4 5 6", "0 5 7 9"))
+    family: ClassVar[str] = "arithmetic"
 
     reverse: bool = False
+    reverse_operands: bool = False
 
     def __post_init__(self) -> None:
-        if self.reverse not in (True, False):
-            raise InvalidArgument(f"reverse of Addition must be True or False, not {self.reverse!r}")
+        check_flag("reverse of Addition", self.reverse)
+        check_flag("reverse_operands of Addition", self.reverse_operands)
 
     @property
     def symbol_names(self) -> tuple[str, ...]:
@@ -58,7 +76,8 @@ class Addition(Framed):
         if length > 1:
             operands[..., 0] = torch.randint(1, 10, shape[:2], generator=generator, device=generator.device)
         plus = operands.new_full((batch, 1), PLUS)
-        prompt = torch.cat([operands[:, 0], plus, operands[:, 1]], dim=1)
+        written = operands.flip(2) if self.reverse_operands else operands
+        prompt = torch.cat([written[:, 0], plus, written[:, 1]], dim=1)
         total = _add(operands.sum(1).flip(1))
         return prompt, total if self.reverse else total.flip(1)
 
@@ -68,8 +87,58 @@ class Addition(Framed):
         operands = ["".join(part.split()) for part in " ".join(symbols).split("+")]
         if len(operands) != 2 or len(operands[0]) != len(operands[1]) or not operands[0]:
             raise InvalidArgument(f"a prompt of Addition is two numbers of as many digits, '4 7 + 8 5', not {prompt!r}")
+        if self.reverse_operands:
+            operands = [number[::-1] for number in operands]
         total = str(int(operands[0]) + int(operands[1])).zfill(len(operands[0]) + 1)
         return " ".join(reversed(total) if self.reverse else total)
+
+    def abacus_positions(
+        self, tokens: Int64[Tensor, "batch length"], *, offset: int = 0
+    ) -> Int64[Tensor, "batch length"]:
+        """Place of each digit in its number, for examples whose numbers are all reversed.
+
+        See `lengthwise.token_positions.abacus_positions`; it draws `offset` with `abacus_offset` in training.
+
+        Raises:
+            InvalidArgument: numbers are written most significant digit first.
+        """
+        if not (self.reverse and self.reverse_operands):
+            raise InvalidArgument(
+                "Abacus positions need numbers written least significant digit first: "
+                "make the task with addition(reverse=True, reverse_operands=True)"
+            )
+        return abacus_positions(tokens, self._digit_ids, offset=offset)
+
+    def coupled_positions(
+        self, tokens: Int64[Tensor, "batch length"], *, start: int | Tensor = 1
+    ) -> Int64[Tensor, "batch length"]:
+        """One position for all digits of the same weight, for whole examples or answers that are being written.
+
+        See `lengthwise.token_positions.coupled_positions`; `start` is drawn with `coupling_start` in training.
+
+        Raises:
+            InvalidArgument: operands are reversed.
+        """
+        if self.reverse_operands:
+            raise InvalidArgument(
+                "coupled positions need operands written most significant digit first: make the task without "
+                "reverse_operands"
+            )
+        plus = len(SPECIAL) + PLUS
+        digits = (tokens == plus).int().argmax(1).max() - int(self.bos)  # of each operand
+        return coupled_positions(
+            tokens,
+            self._digit_ids,
+            plus,
+            SEP,
+            reversed_answer=self.reverse,
+            answer_digits=int(digits) + 1,
+            start=start,
+        )
+
+    @property
+    def _digit_ids(self) -> range:
+        return range(len(SPECIAL), len(SPECIAL) + len(DIGITS))
 
 
 def _add(sums: Int64[Tensor, "batch length"]) -> Int64[Tensor, "batch length_plus_1"]:

@@ -71,9 +71,10 @@ class Pcfg(Framed):
         found: list[tuple[Tensor, Tensor]] = []
         missing = batch
         while missing:
-            nodes, strings = draw_trees(generator, missing, length, self.symbols)
+            # More than are missing: most rounds cost the same however few they draw.
+            nodes, strings = draw_trees(generator, missing + missing // 8 + 16, length, self.symbols)
             counts, seconds = measure(nodes, strings)
-            fits = counts[:, 0] <= longest
+            fits = (counts[:, 0] <= longest).nonzero()[:missing, 0]
             nodes, strings, counts, seconds = (part[fits] for part in (nodes, strings, counts, seconds))
             answers = answers_of(nodes, strings, counts, seconds, longest)
             found.append((written(nodes, strings, self.symbols), answers))

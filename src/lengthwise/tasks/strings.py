@@ -60,26 +60,27 @@ def measure(
     complete; on top is the first argument of the next function.
     """
     batch, width = nodes.shape
-    counts = (strings != BLANK).sum(2)
-    seconds = torch.zeros_like(nodes)
+    by_place = nodes.T.contiguous()  # [nodes, batch]: a place of all rows lies together
+    is_leaf = by_place == LEAF
+    is_binary = (by_place >= len(UNARY)) & ~is_leaf
+    is_inner = (by_place != BLANK) & ~is_leaf
+    firsts = (by_place != REMOVE_FIRST).long() + (by_place == REPEAT)  # how often the first argument comes
+    others = (is_binary & (by_place != REMOVE_SECOND)).long()
+    counts = (strings != BLANK).sum(2).T.contiguous()
+    seconds = torch.zeros_like(by_place)
     rows = torch.arange(batch, device=nodes.device)
-    stack = nodes.new_zeros(batch, width // 2 + 2)  # places of complete expressions
-    top = nodes.new_zeros(batch)  # how many
+    stack = nodes.new_zeros(width // 2 + 2, batch)  # places of complete expressions
+    # How many are complete behind each place; of rows that have fewer nodes, none yet.
+    top = (is_leaf.long() - is_binary.long()).flip(0).cumsum(0).flip(0)  # [nodes, batch]
     for place in range(width - 1, -1, -1):
-        node = nodes[:, place]
-        is_leaf = node == LEAF
-        is_binary = (node >= len(UNARY)) & ~is_leaf
         if place < width - 1:
-            second = stack[rows, (top - 2).clamp(min=0)] * is_binary
-            n, m = counts[:, place + 1], counts[rows, second] * is_binary
-            value = torch.where(node == REMOVE_FIRST, m, torch.where(node == REMOVE_SECOND, n, n + m))
-            value = (value + (node == ECHO) + n * (node == REPEAT)).clamp(max=2**40)
-            counts[:, place] = counts[:, place].where(is_leaf | (node == BLANK), value)
-            seconds[:, place] = second
-        top = top + is_leaf.long() - is_binary.long()
-        at = (top - 1).clamp(min=0)
-        stack[rows, at] = torch.where(node == BLANK, stack[rows, at], place)
-    return counts, seconds
+            second = stack[(top[place + 1] - 2).clamp_(min=0), rows] * is_binary[place]
+            value = counts[place + 1] * firsts[place] + counts[second, rows] * others[place]
+            value = value + (by_place[place] == ECHO)
+            counts[place] = torch.where(is_inner[place], value.clamp_(max=2**40), counts[place])
+            seconds[place] = second
+        stack[(top[place] - 1).clamp_(min=0), rows] = place
+    return counts.T.contiguous(), seconds.T.contiguous()
 
 
 def answers_of(

@@ -147,8 +147,8 @@ def datasets(study: str = "kazemnejad2023") -> list[Dataset]:
         >>> from lengthwise.tasks import datasets
         >>> len(datasets())
         17
-        >>> datasets()[-1].name
-        'Sorting (Single Token)'
+        >>> datasets()[0].spec
+        'pcfg(symbols=520)'
     """
     made: list[Dataset] = [one for _, task in tasks.items() for one in getattr(task, "datasets", ())]
     return sorted((one for one in made if one.study == study), key=lambda one: (one.category, one.name))

@@ -49,6 +49,7 @@ class Text:
     summary: ClassVar[str] = "predict each byte of real text from the bytes before it"
     length_counts: ClassVar[str] = "bytes of text"
     examples: ClassVar[Sequence[tuple[str, str]]] = (("i", "mport os\n"), ("d", "ef read(path):"))
+    family: ClassVar[str] = "text"
     metric: ClassVar[Literal["exact_match", "bits_per_byte"]] = "bits_per_byte"
     min_length: ClassVar[int] = 2
 
