@@ -142,4 +142,4 @@ def _divisors(name: str, factors: float | Sequence[float], pairs: int) -> Tensor
         raise InvalidArgument(
             f"{name} needs a divisor for each of the {pairs} pairs that are rotated, and has {len(listed)}"
         )
-    return torch.tensor(listed, dtype=torch.float64)
+    return torch.tensor(listed, dtype=torch.float64, device="cpu")  # where frequencies are, whatever the default

@@ -37,5 +37,5 @@ def growth(target_length: int | Tensor | None, original_length: int) -> Tensor:
     """How many times as long as in training a sequence is, at least 1; float64, of no dimensions, and no number of
     Python's, which would be one graph a length for a compiler. No length at all is the trained one."""
     if target_length is None:
-        return torch.ones((), dtype=torch.float64)
+        return torch.ones((), dtype=torch.float64, device="cpu")  # where frequencies are, whatever the default
     return (torch.as_tensor(target_length, dtype=torch.float64) / original_length).clamp(min=1.0)
