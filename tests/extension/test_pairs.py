@@ -158,8 +158,6 @@ def test_one_more_method_of_pairs_is_refused_and_the_error_says_why() -> None:
         lw.extend(lw.extend(lw.Rotary(8), lw.LogN(16)), lw.SelfExtend())
     with pytest.raises(lw.InvalidArgument, match="more than distances"):
         lw.extend(lw.QueryTemperature(), lw.SelfExtend())
-    with pytest.raises(lw.InvalidArgument, match="causal"):
-        lw.extend(lw.T5Bias(2, bidirectional=True), lw.SelfExtend())
     with pytest.raises(lw.InvalidArgument, match="axes"):
         lw.extend(lw.build("mrope", lw.Dims(dim=64, heads=4)), lw.SelfExtend())
     with pytest.raises(lw.InvalidArgument, match="causal"):
