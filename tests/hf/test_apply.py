@@ -225,6 +225,15 @@ def test_what_the_model_gives_no_access_to_is_refused_and_nothing_is_changed(enc
     assert torch.equal(model(tokens()).logits, expected)
 
 
+def test_a_model_that_sees_later_tokens_takes_a_rotation_only() -> None:
+    model, ids = make("gemma3_text", use_bidirectional_attention=True), tokens()
+    expected = model(ids).logits
+    with apply_to(model, own_encoding(model)):
+        same(model(ids).logits, expected)
+    with pytest.raises(InvalidArgument, match="sees later tokens"):
+        apply_to(model, lw.ALiBi(4))
+
+
 def test_a_cache_from_before_is_refused() -> None:
     model, ids = make("llama"), tokens()
     cache = model(ids).cache

@@ -63,6 +63,11 @@ def swap(model: Any, encoding: nn.Module, target_length: int | None, raw: bool) 
     for one in dict.fromkeys(each):
         _check(one)
     raw = raw or not all(_turns(one, layers[0], width, target_length) for one in dict.fromkeys(each))
+    if raw and (getattr(decoder.config, "use_bidirectional_attention", False) or not _causal(decoder.config)):
+        raise InvalidArgument(
+            "this model sees later tokens, and an encoding that runs in this package's attention is applied to causal "
+            "models only: choose one that turns queries and keys as the model does"
+        )
     undo: list[Callable[[], None]] = []
 
     def put(module: Any, name: str, value: Any) -> None:
@@ -166,6 +171,10 @@ def _turns(encoding: nn.Module, attention: nn.Module, width: int, target_length:
         return all(torch.allclose(one, ours, atol=1e-5) for one, ours in zip(theirs, turn(x, x), strict=True))
     except RuntimeError:  # a part of a head only, where the model turns the whole
         return False
+
+
+def _causal(config: Any) -> bool:
+    return bool(getattr(config, "is_causal", True))
 
 
 def _check(encoding: nn.Module) -> None:
