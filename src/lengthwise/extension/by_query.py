@@ -113,10 +113,17 @@ class QueryBlocks(Extended):
 
     def _logits_at(self, positions: Positions) -> PairLogits:
         q = positions.one_axis()[0]
-        # A compiler can't know from positions how many blocks there are, unless these are those of the keys.
-        last = positions.k_length - 1 if positions.aligned or not q.numel() else int(q.max())
-        several = max(last // self._own.block - self.first, 0) + 1
-        return PairLogits([self._holds(number) for number in range(several)], self._turning, positions)
+        if positions.aligned and (positions.plain or torch.compiler.is_compiling()):
+            # A compiler can't know from positions how many blocks there are, unless these are the last of the keys.
+            first, last = (positions.k_length - positions.q_length if positions.plain else 0), positions.k_length - 1
+        else:
+            first, last = (int(q.min()), int(q.max())) if q.numel() else (0, 0)
+        low, high = (max(place // self._own.block - self.first, 0) for place in (first, last))
+
+        def turning(number: int, positions: Positions) -> QueryKeyMap:
+            return self._turning(low + number, positions)
+
+        return PairLogits([self._holds(number) for number in range(low, high + 1)], turning, positions)
 
     def _holds(self, number: int) -> Callable[[Tensor, Tensor], Tensor]:
         def where(q: Tensor, k: Tensor) -> Tensor:
