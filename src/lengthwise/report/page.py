@@ -81,12 +81,12 @@ def render_page(
         font=FONT,
         css=(folder / "page.css").read_text(encoding="utf-8"),
         script=(folder / "page.js").read_text(encoding="utf-8"),
-        vega=_vega(),
-        data=_json_in_html(_data(sections)),
+        vega=vega(),
+        data=json_in_html(_data(sections)),
     )
 
 
-def _vega() -> str:
+def vega() -> str:
     """Vega, Vega-Lite and vega-embed as one script that sets `vegaEmbed`."""
     # None asks for the bundle that vl_convert keeps ready; its stubs want a snippet, which costs seconds a page.
     return vl_convert.javascript_bundle(None)  # pyright: ignore[reportArgumentType]
@@ -116,7 +116,7 @@ def _data(sections: Sequence[Section]) -> dict[str, Any]:
     return {"figures": figures, "texts": texts, "themes": themes}
 
 
-def _json_in_html(data: Mapping[str, Any]) -> str:
+def json_in_html(data: Mapping[str, Any]) -> str:
     """JSON that can't end the script element it stands in, whatever its strings hold."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -54,6 +54,7 @@ class StretchPage:
         title: of the page.
         overview: what was measured, in a sentence.
         verdict: the outcome.
+        chosen: the method that it advises.
         trained: the trained length.
         head: column heads of the table.
         rows: cells of the table, a second line of a cell behind a newline; a row a method.
@@ -69,6 +70,7 @@ class StretchPage:
     title: str
     overview: str
     verdict: str
+    chosen: str
     trained: int
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -94,10 +96,12 @@ def write_stretch(page: StretchPage, path: Path) -> Path:
 def render_stretch(page: StretchPage) -> str:
     """The page as text."""
     look = styles(line.label for line in page.lines)
-    figures = {"figure-1-0": _spec(by_position(page.lines, page.trained, look))}
-    figures |= {
-        f"figure-1-{number}": _spec(by_depth(one, page.trained)) for number, one in enumerate(page.retrievals, 1)
-    }
+    charts = [
+        against(page.lines, page.chosen, page.trained, look),
+        by_position(page.lines, page.trained, look),
+        *(by_depth(one, page.trained) for one in page.retrievals),
+    ]
+    figures = {f"figure-1-{number}": _spec(chart) for number, chart in enumerate(charts)}
     themes = {name: {**theme_config(name), "legend": {"disable": True}} for name in ("light", "dark")}
     data = {"figures": figures, "texts": {"markdown-1": _markdown(page)}, "themes": themes}
     folder = files("lengthwise.report")
@@ -119,24 +123,52 @@ def render_stretch(page: StretchPage) -> str:
 
 def by_position(lines: Sequence[Line], trained: int, look: Mapping[str, Style]) -> alt.LayerChart:
     """Perplexity against position, a line a method, the trained length marked."""
+    y = alt.Y("value:Q", title="Perplexity (log scale)", scale=alt.Scale(type="log", nice=False))
+    return _lines(lines, [dict(line.points) for line in lines], y, trained, look, "perplexity", ".3f")
+
+
+def against(lines: Sequence[Line], chosen: str, trained: int, look: Mapping[str, Style]) -> alt.LayerChart:
+    """Percent of perplexity above the chosen method at the same tokens, so that the text's own ups and downs go."""
+    base = dict(next(line for line in lines if line.label == chosen).points)
+    values = [
+        {at: 100 * (value / base[at] - 1) for at, value in line.points if math.isfinite(base.get(at, math.nan))}
+        for line in lines
+    ]
+    axis = alt.Axis(values=[-10, -3, -1, 0, 1, 3, 10, 30, 100, 1000, 10000], format="~r")
+    scale = alt.Scale(type="symlog", constant=1, nice=False)
+    y = alt.Y("value:Q", title=f"% above {chosen} (0 to 1 linear, then log)", scale=scale, axis=axis)
+    return _lines(lines, values, y, trained, look, f"% above {chosen}", "+.2f")
+
+
+def _lines(
+    lines: Sequence[Line],
+    values: Sequence[Mapping[float, float]],
+    y: alt.Y,
+    trained: int,
+    look: Mapping[str, Style],
+    tip: str,
+    form: str,
+) -> alt.LayerChart:
     labels = [line.label for line in lines]
     rows = [
-        {"encoding": line.label, "position": at, "perplexity": value}
-        for line in lines
-        for at, value in line.points
+        {"encoding": label, "position": at, "value": value}
+        for label, points in zip(labels, values, strict=True)
+        for at, value in points.items()
         if math.isfinite(value)
     ]
     colours = [look[label].colour for label in labels]
     dashes = [list(look[label].dash) or [1, 0] for label in labels]
     shown = {"test": f"{FOCUS} === '' || {FOCUS} === datum.encoding", "value": 1.0}
+    axis = alt.Axis(format="d", grid=False)
+    x = alt.X("position:Q", title="Position in the text (tokens)", scale=alt.Scale(nice=False), axis=axis)
     base = alt.Chart(alt.NamedData("rows")).encode(
-        x=alt.X("position:Q", title="Position in the text (tokens)", axis=alt.Axis(format="d", grid=False)),
-        y=alt.Y("perplexity:Q", title="Perplexity (log scale)", scale=alt.Scale(type="log", nice=False)),
+        x=x,
+        y=y,
         color=alt.Color("encoding:N", title=None, scale=alt.Scale(domain=labels, range=colours)),
         opacity={"condition": shown, "value": 0.1},  # pyright: ignore[reportArgumentType]
     )
     dash = alt.StrokeDash("encoding:N", title=None, scale=alt.Scale(domain=labels, range=dashes))
-    tips = ["encoding:N", "position:Q", alt.Tooltip("perplexity:Q", format=".3f")]
+    tips = ["encoding:N", "position:Q", alt.Tooltip("value:Q", format=form, title=tip)]
     line = base.mark_line(strokeWidth=2).encode(strokeDash=dash)
     point = base.mark_point(size=18, filled=True).encode(tooltip=tips)
     where = alt.Chart(alt.NamedData("trained")).encode(x="at:Q")

@@ -28,6 +28,7 @@ def as_page(outcome: Outcome, *, name: str, use: str, command: str) -> StretchPa
         title=f"{name} from {plan.trained} to {plan.target} tokens",
         overview=f"{len(outcome.rows)} ways, {plan.windows} windows of {plan.target} tokens of {text}.",
         verdict=verdict(outcome),
+        chosen=outcome.winner,
         trained=plan.trained,
         head=head,
         rows=rows,
