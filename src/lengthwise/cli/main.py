@@ -24,6 +24,7 @@ from lengthwise.cli.list import List
 from lengthwise.cli.report import Report
 from lengthwise.cli.show import Show
 from lengthwise.cli.stretch import Stretch
+from lengthwise.cli.study import RunStudy
 from lengthwise.errors import LengthwiseError
 
 ABOUT = "Positional encodings for Transformers, and how they do past the trained length."
@@ -35,6 +36,7 @@ Verb = (
     | Annotated[Agree, tyro.conf.subcommand("agree")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[RunStudy, tyro.conf.subcommand("study")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Stretch, tyro.conf.subcommand("stretch")]
 )

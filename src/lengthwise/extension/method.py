@@ -40,7 +40,7 @@ class Method:
     paper: ClassVar[str] = ""
     example: ClassVar[str] = ""
     preserves: ClassVar[frozenset[str]] = frozenset(
-        {"translation_invariant", "norm_preserving", "nonincreasing", "pairwise"}
+        {"translation_invariant", "norm_preserving", "nonincreasing", "nonpositive", "pairwise"}
     )
     plain_factor: ClassVar[bool] = False
     rebases: ClassVar[bool] = False

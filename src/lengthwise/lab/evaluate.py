@@ -2,8 +2,10 @@
 
 For a symbol task an example is right if every token of its answer is the most likely one, given the right tokens before
 it; that is so if and only if greedy decoding writes the whole answer. Told where to stop, a model can't write the end
-mark inside of an answer, and need not write it at its end: what is left is whether it knows the symbols. For text the same bytes are read at the end of
-longer and longer windows, so that between two lengths only the context differs.
+mark inside of an answer, and need not write it at its end: what is left is whether it knows the symbols.
+
+For text the same bytes are read at the end of longer and longer windows, so that between two lengths only the context
+differs.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class Result:
         metric: the score reported first: `"exact_match"` (0 to 1, more is better) or `"bits_per_byte"`
             (0 and up, less is better).
         scores: for each metric one value a test length, in the order of `experiment.test_lengths`. Symbol tasks have
-            `"exact_match"`, `"symbol_accuracy"` (teacher-forced: right tokens before each scored one) and, where answers
-            end in a mark, `"exact_match_told_end"` (the mark neither asked for nor allowed before it); text has
+            `"exact_match"`, `"symbol_accuracy"` (teacher-forced: right tokens before each scored one) and, where
+            answers end in a mark, `"exact_match_told_end"` (the mark is neither asked for nor allowed before); text has
             `"bits_per_byte"` of the same bytes, read after more and more context.
         length_counts: what a length counts, for an axis: `"symbols to sort"`.
         by_position: bits per byte by position in the longest test; only for text.

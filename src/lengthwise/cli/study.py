@@ -1,0 +1,154 @@
+"""`lengthwise study NAME`: repeat a published study, small or as it was."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from lengthwise.cli.options import Verbose, console
+from lengthwise.cli.progress import Live
+from lengthwise.errors import InvalidArgument, LengthwiseError
+from lengthwise.files import check_file, check_folder
+from lengthwise.lab.experiment import Experiment
+from lengthwise.lab.result import Result
+from lengthwise.lab.run import pick_device
+from lengthwise.lab.sweep import Failure, sweep
+from lengthwise.studies import Choice, Study, studies
+from lengthwise.studies.attention import attention_to_nope, read_distances, write_distances
+from lengthwise.studies.search import search
+from lengthwise.studies.study import ResultFiles
+
+
+def _names(metavar: str) -> object:
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
+class _Stopped(Exception):
+    """Ctrl-C was pressed; what is done is stored."""
+
+
+@dataclass(kw_only=True)
+class RunStudy:
+    """Repeat a published study: train, test, rank, and hold it against what was published.
+
+    Defaults stand in parentheses.
+    """
+
+    name: Annotated[tyro.conf.Positional[str], _names("NAME")]
+    """A study from `lengthwise list`."""
+    scale: Annotated[Literal["small", "medium", "paper"], _names("NAME")] = "small"
+    """small: two cores; medium: one GPU; paper: as published (small)."""
+    tasks: Annotated[tuple[str, ...], _names("WORD...")] = ()
+    """Datasets whose names hold one of these words (all)."""
+    encodings: Annotated[tuple[str, ...], _names("NAME...")] = ()
+    """Arms by name, or specs of others (the published five)."""
+    seeds: Annotated[int, _names("N")] = 3
+    """Models of each encoding and dataset (3)."""
+    search: bool = False
+    """Find one setting a dataset, on trained lengths alone, and stop."""
+    jobs: Annotated[int, _names("N")] = 0
+    """Runs side by side, one thread each (one a core)."""
+    device: Annotated[str, _names("NAME")] = "auto"
+    """cpu, cuda, ... (auto: a GPU where there is one)."""
+    runs: Annotated[Path, _names("PATH")] = Path("runs")
+    """Folder of runs, with trained models (runs)."""
+    results: Annotated[Path | None, _names("PATH")] = None
+    """Folder of results, a few KB a trial (results/NAME-SCALE)."""
+    report: Annotated[Path, _names("FILE")] = Path("study.html")
+    """The page to write (study.html)."""
+
+    verbose: Verbose = False
+    """Show a traceback with an error."""
+
+    def run(self, given: Sequence[str]) -> int:
+        """Train what is missing, print, write."""
+        make = studies[self.name]
+        stored = ResultFiles(self.results or Path("results") / f"{self.name}-{self.scale}")
+        choice = Choice(self.scale, self.tasks, self.encodings, self.seeds, stored.settings())
+        pick_device(self.device)
+        for folder in (self.runs, stored.folder):
+            check_folder(folder)
+        check_file(self.report)
+        try:
+            if self.search:
+                return self._search(choice, stored)
+            study = make(choice)
+            known = stored.read(study.trials)
+            left = [trial for trial in study.trials if trial not in known]
+            print(f"{len(known)} of {len(study.trials)} trials are done, {len(left)} to run", file=sys.stderr)
+            by_experiment = {trial.experiment: trial for trial in left}
+            self._sweep(
+                [trial.experiment for trial in left],
+                lambda result: stored.write(by_experiment[result.experiment], result),
+            )
+        except _Stopped:
+            print(f"lengthwise: stopped; the same command goes on from {stored.folder}", file=sys.stderr)
+            return 130
+        self._show(study, stored, shlex.join(["lengthwise", *given]))
+        return 0
+
+    def _search(self, choice: Choice, stored: ResultFiles) -> int:
+        if self.scale != "small":
+            raise InvalidArgument("settings are searched for at --scale small; the others are fixed")
+        chosen, tried = search(replace(choice, settings={}), lambda experiments: self._sweep(list(experiments)))
+        stored.write_search(stored.settings() | chosen, tried)
+        out = console()
+        for row in tried:
+            worst = min(row["reached"].values())
+            out.print(f"{row['dataset']:<32} {_setting(row['setting']):<36} worst {worst:.3f}", highlight=False)
+        return 0
+
+    def _sweep(self, experiments: list[Experiment], keep: Callable[[Result], None] | None = None) -> list[Result]:
+        """Run experiments; each result is handed on when it is there. Failures are an error at the end."""
+        if not experiments:
+            return []
+        live = Live(experiments, device=pick_device(self.device))
+
+        def done(index: int, outcome: Result | Failure) -> None:
+            live.done(index, outcome)
+            if keep is not None and isinstance(outcome, Result):
+                keep(outcome)
+
+        with live:
+            outcome = sweep(
+                experiments,
+                runs=self.runs,
+                jobs=self.jobs,
+                device=self.device,
+                on_progress=live.progress,
+                on_done=done,
+                on_stop=live.stopping,
+            )
+        if outcome.failures:
+            first = outcome.failures[0]
+            if self.verbose:
+                print(first.details, file=sys.stderr)
+            raise LengthwiseError(
+                f"{len(outcome.failures)} of {len(experiments)} trials failed; first {first.experiment.address}: "
+                f"{first.message}"
+            )
+        if outcome.interrupted and len(outcome.results) < len(experiments):
+            raise _Stopped
+        return outcome.results
+
+    def _show(self, study: Study, stored: ResultFiles, command: str) -> None:
+        from lengthwise.report.study import findings, print_study, write_study_page  # figures are slow to load
+
+        path = stored.folder / "attention.json"
+        distances = attention_to_nope(study, self.runs)
+        if any(distances.values()):
+            write_distances(path, distances)
+        found = findings(study, stored.read(study.trials), read_distances(path))
+        print_study(found, console())
+        written = write_study_page(found, self.report, command=command)
+        console().print(f"\nreport: {written.resolve().as_uri()}", soft_wrap=True)
+
+
+def _setting(setting: Mapping[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in setting.items())

@@ -1,0 +1,134 @@
+"""The impact of positional encoding on length generalization (Kazemnejad et al. 2023, 2305.19466), small or as it was.
+
+Seventeen datasets, five encodings, several seeds: a causal Transformer learns a task on short examples and is tested
+on longer ones. What the authors' repository does and a reader of the paper would not guess is kept where it defines an
+encoding (rotary on a quarter of each head with interleaved pairs; sinusoids in halves), and left where it is an
+accident of evaluation: examples are drawn as training goes on, answers are compared token by token, and sequences begin
+with a mark. T5's table is one a layer here and the logits are scaled by 1/sqrt(head_dim), as in every other arm.
+
+Scales: `small` runs on two cores in hours, at lengths that the tasks themselves scale down; `medium` has the published
+lengths and a model for one GPU; `paper` has the published model, steps, rate and lengths.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from lengthwise.errors import InvalidArgument, nearest
+from lengthwise.lab.experiment import Experiment, Training
+from lengthwise.lab.run import pinned
+from lengthwise.models.config import ModelConfig
+from lengthwise.studies.study import Choice, Study, Trial, studies
+from lengthwise.tasks.task import Dataset, build_task, datasets
+
+NAME = "kazemnejad2023"
+PUBLISHED = {
+    "NoPE": "none",
+    "T5": "t5",
+    "ALiBi": "alibi",
+    "Rotary": "rotary(fraction=0.25, layout='interleaved')",
+    "APE": "sinusoidal(variant='half')",
+}
+"""The arms of the publication, in the order of its headline, with their encodings."""
+FURTHER = {
+    "Rotary, whole head": "rotary",
+    "FIRE": "fire",
+    "KERPLE": "kerple",
+    "Randomized rotary": "randomized(rotary, longest=64)",
+}
+"""Arms that the publication did not have."""
+RUNGS: tuple[Mapping[str, float], ...] = (
+    {"layers": 2, "steps": 2000, "learning_rate": 2e-3},
+    {"layers": 4, "steps": 2000, "learning_rate": 2e-3},
+    {"layers": 4, "steps": 5000, "learning_rate": 1e-3},
+)
+"""Settings that a search tries for each dataset at scale small, cheapest first; all encodings share the one chosen."""
+
+
+@studies.register(NAME)
+def kazemnejad2023(choice: Choice) -> Study:
+    """Who generalizes in length: NoPE, T5, ALiBi, rotary and absolute positions on seventeen datasets.
+
+    Raises:
+        InvalidArgument: a dataset or an encoding that is not known.
+    """
+    chosen, arms = chosen_datasets(choice), chosen_arms(choice)
+    trials = tuple(
+        Trial(dataset, arm, experiment(dataset, spec, seed, choice))
+        for seed in range(choice.seeds)
+        for dataset in chosen
+        for arm, spec in arms.items()
+    )
+    return Study(
+        name=NAME,
+        title="The impact of positional encoding on length generalization",
+        scale=choice.scale,
+        arms=arms,
+        ranked=tuple(arm for arm in PUBLISHED if arm in arms),
+        trials=trials,
+        published=published(),
+    )
+
+
+def experiment(dataset: Dataset, encoding: str, seed: int, choice: Choice) -> Experiment:
+    """One trial's settings at a scale; at `small` those that a search chose for the dataset, or the first rung."""
+    small = choice.scale == "small"
+    task = dataset.small if small else dataset.spec
+    trained, tested = (dataset.small_trained, dataset.small_tested) if small else (dataset.trained, dataset.tested)
+    model, training = _sizes(choice, choice.settings.get(dataset.name, RUNGS[0]))
+    plain = Experiment(
+        encoding=encoding,
+        task=task,
+        train_length=max(trained),
+        test_lengths=tuple(sorted({*trained, *tested})),
+        seed=seed,
+        model=model,
+        training=training,
+        test_examples=256 if small else 10_000 // len(tested),
+    )
+    return pinned(plain, build_task(task))
+
+
+def published() -> dict[str, Any]:
+    """What the publication found: `datasets` (pooled accuracy and accuracy by length), ranks, attention distances."""
+    text = (files("lengthwise.studies") / "kazemnejad2023.json").read_text(encoding="utf-8")
+    return json.loads(text)
+
+
+def chosen_datasets(choice: Choice) -> list[Dataset]:
+    """The datasets whose names hold one of the words asked for; all where none is."""
+    known = datasets(NAME)
+    if not choice.tasks:
+        return known
+    found: list[Dataset] = []
+    for word in choice.tasks:
+        named = [one for one in known if word.lower() in one.name.lower()]
+        if not named:
+            raise InvalidArgument(f"no dataset {word!r}: {nearest(word, [one.name for one in known])}")
+        found += [one for one in named if one not in found]
+    return found
+
+
+def chosen_arms(choice: Choice) -> dict[str, str]:
+    """Names and specs of the encodings: the publication's, or those asked for, an arm's name or any spec."""
+    if not choice.encodings:
+        return dict(PUBLISHED)
+    known = PUBLISHED | FURTHER
+    return {name: known.get(name, name) for name in choice.encodings}
+
+
+def _sizes(choice: Choice, setting: Mapping[str, float]) -> tuple[ModelConfig, Training]:
+    if choice.scale == "small":
+        model = ModelConfig(dim=64, layers=int(setting["layers"]), heads=4, norm="rms", activation="relu")
+        return model, Training(steps=int(setting["steps"]), batch=32, learning_rate=setting["learning_rate"])
+    if choice.scale == "medium":
+        model = ModelConfig(dim=256, layers=6, heads=8, norm="rms", activation="relu")
+        return model, Training(steps=20_000, batch=64, learning_rate=5e-4, weight_decay=0.05)
+    model = ModelConfig(
+        dim=768, layers=12, heads=12, hidden=3072, norm="rms", activation="relu", tied=True, dropout=0.1
+    )
+    training = Training(steps=40_000, batch=64, learning_rate=3e-5, warmup=0.06, weight_decay=0.05, precision="float32")
+    return model, training

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import lengthwise as lw
+from lengthwise.lab.experiment import Experiment
+from lengthwise.lab.result import Result
+from lengthwise.studies import Choice, Study, Trial, studies
+from lengthwise.studies.claims import claims
+from lengthwise.studies.outcome import agreement, best_on, rank_difference, ranking, scored
+from lengthwise.studies.study import ResultFiles
+
+ARMS = ("NoPE", "T5", "ALiBi", "Rotary", "APE")
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return studies["kazemnejad2023"](Choice(tasks=("Copy V1", "Parity"), seeds=2))
+
+
+def result(trial: Trial, past: float, seen: float = 1.0, told: float | None = None) -> Result:
+    one = trial.experiment
+    exact = tuple(seen if length <= one.train_length else past for length in one.test_lengths)
+    free = tuple(seen if length <= one.train_length else past if told is None else told for length in one.test_lengths)
+    return Result(
+        experiment=one,
+        metric="exact_match",
+        scores={"exact_match": exact, "symbol_accuracy": exact, "exact_match_told_end": free},
+        length_counts="symbols",
+        by_position=None,
+        table_rows=None,
+        trained_rows=None,
+        steps=tuple(range(1, 21)),
+        losses=(1.0,) * 20,
+        parameters=1,
+        train_seconds=1.0,
+        test_seconds=1.0,
+        tokens_per_second=1.0,
+        stopped_early=False,
+        environment={},
+    )
+
+
+PAST = {"NoPE": 0.9, "T5": 0.7, "ALiBi": 0.5, "Rotary": 0.3, "APE": 0.1}
+
+
+def test_a_trial_is_scored_on_trained_and_on_longer_lengths_apart(study: Study) -> None:
+    one = scored(study.trials[0], result(study.trials[0], past=0.3, seen=0.9, told=0.6))
+    assert (one.seen, one.past, one.past_told) == pytest.approx((0.9, 0.3, 0.6))
+    assert one.undertrained
+    assert not scored(study.trials[0], result(study.trials[0], 0.3, seen=0.95)).undertrained
+
+
+def test_a_clear_order_gives_the_reciprocal_ranks_of_that_order(study: Study) -> None:
+    ranks = ranking(study, [scored(trial, result(trial, PAST[trial.arm])) for trial in study.trials])
+    assert ranks is not None
+    assert ranks.arms == ARMS
+    assert ranks.mean == pytest.approx((1, 1 / 2, 1 / 3, 1 / 4, 1 / 5))
+    assert ranks.pairs == 6  # Copy V1, Copy V1 2x, Parity, two seeds each
+
+
+def test_ties_share_their_ranks_and_the_published_rule_favours_early_rows(study: Study) -> None:
+    scores = [scored(trial, result(trial, 0.0)) for trial in study.trials]
+    shared, first = ranking(study, scores), ranking(study, scores, ties="first")
+    assert shared is not None
+    assert first is not None
+    assert shared.mean == pytest.approx((1 / 3,) * 5)
+    assert first.mean == pytest.approx((1, 1 / 2, 1 / 3, 1 / 4, 1 / 5))
+
+
+def test_a_ranking_can_leave_out_undertrained_pairs_and_can_rank_as_told_where_to_stop(study: Study) -> None:
+    weak = study.trials[0]
+    scores = [
+        scored(t, result(t, PAST[t.arm], seen=0.5 if t == weak else 1.0, told=1 - PAST[t.arm])) for t in study.trials
+    ]
+    kept, told = ranking(study, scores, trained_only=True), ranking(study, scores, told=True)
+    assert kept is not None
+    assert told is not None
+    assert kept.pairs == 5
+    assert told.mean == pytest.approx((1 / 5, 1 / 4, 1 / 3, 1 / 2, 1))
+
+
+def test_a_dataset_without_all_arms_is_not_ranked(study: Study) -> None:
+    some = [trial for trial in study.trials if trial.arm != "APE" or trial.dataset.name == "Parity"]
+    ranks = ranking(study, [scored(trial, result(trial, PAST[trial.arm])) for trial in some])
+    assert ranks is not None
+    assert ranks.pairs == 2
+    assert ranking(study, []) is None
+
+
+def test_the_published_order_agrees_with_itself_and_its_reverse_does_not(study: Study) -> None:
+    published = {name: data["pooled"] for name, data in study.published["datasets"].items()}
+    same = agreement(study, [scored(t, result(t, published[t.dataset.name][t.arm])) for t in study.trials], published)
+    reverse = agreement(
+        study, [scored(t, result(t, 1 - published[t.dataset.name][t.arm])) for t in study.trials], published
+    )
+    assert same is not None
+    assert reverse is not None
+    assert (same.mean, reverse.mean) == pytest.approx((1.0, -1.0))
+    assert same.datasets == 3
+
+
+def test_the_best_of_a_dataset_may_be_several(study: Study) -> None:
+    scores = [scored(trial, result(trial, 0.5 if trial.arm in ("T5", "APE") else 0.2)) for trial in study.trials]
+    assert set(map(tuple, best_on(study, scores).values())) == {("T5", "APE")}
+
+
+def test_the_published_accuracies_give_the_published_claims(study: Study) -> None:
+    whole = studies["kazemnejad2023"](Choice(seeds=1))
+    published = {name: data["pooled"] for name, data in whole.published["datasets"].items()}
+    scores = [scored(t, result(t, published[t.dataset.name][t.arm])) for t in whole.trials]
+    found = {claim.letter: claim for claim in claims(whole, scores, {})}
+    assert found["c"].answer == "holds here"
+    assert found["d"].answer == "holds here"
+    assert [found[letter].answer for letter in "efg"] == ["can't be told"] * 3
+    ranks = ranking(whole, scores)
+    assert ranks is not None
+    assert max(zip(ranks.mean, ranks.arms, strict=True))[1] == "NoPE"
+    assert rank_difference(whole, scores, "NoPE", "APE")[1] > 0
+
+
+def test_a_claim_on_attention_goes_by_the_true_divergence(study: Study) -> None:
+    near = {"true": {"T5": {5: [0.1]}, "ALiBi": {5: [0.2]}, "NoPE (another seed)": {5: [0.05]}}}
+    far = {"true": {"T5": {5: [0.3]}, "ALiBi": {5: [0.2]}}}
+    answers = [next(c.answer for c in claims(study, [], distances) if c.letter == "e") for distances in (near, far)]
+    assert answers == ["holds here", "does not"]
+
+
+def test_results_come_back_from_their_small_files_and_another_experiments_is_refused(
+    study: Study, tmp_path: object
+) -> None:
+    from pathlib import Path
+
+    files = ResultFiles(Path(str(tmp_path)))
+    first = study.trials[0]
+    files.write(first, result(first, 0.25))
+    stored = files.read(study.trials)
+    assert list(stored) == [first]
+    assert stored[first].scores == result(first, 0.25).scores
+    other = replace(first, experiment=replace(first.experiment, test_examples=7))
+    path = Path(str(tmp_path)) / "trials" / f"{first.experiment.address}.json"
+    path.rename(path.with_name(f"{other.experiment.address}.json"))
+    with pytest.raises(lw.StorageError, match="another experiment"):
+        files.read([other])
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"scale": "huge"}, "a study has small, medium, paper"),
+        ({"seeds": 0}, "at least 1"),
+        ({"tasks": ("Sortin single",)}, "no dataset 'Sortin single'"),
+    ],
+)
+def test_a_choice_without_sense_is_refused(choice: dict[str, object], message: str) -> None:
+    with pytest.raises(lw.InvalidArgument, match=message):
+        studies["kazemnejad2023"](Choice(**choice))  # pyright: ignore[reportArgumentType]
+
+
+def test_the_study_has_seventeen_datasets_in_three_categories_and_every_experiment_once() -> None:
+    whole = studies["kazemnejad2023"](Choice(seeds=3))
+    assert len(whole.datasets) == 17
+    counts = {
+        category: sum(one.category == category for one in whole.datasets)
+        for category in whole.published["mean_reciprocal_rank"]
+    }
+    assert (counts["primitive"], counts["mathematics_and_reasoning"], counts["SCAN_and_PCFG"]) == (8, 7, 2)
+    experiments: list[Experiment] = [trial.experiment for trial in whole.trials]
+    assert len(set(experiments)) == len(experiments) == 17 * 5 * 3
+
+
+def test_the_paper_scale_has_the_published_model_and_training() -> None:
+    one = studies["kazemnejad2023"](Choice(scale="paper", tasks=("Copy V1 (",), seeds=1)).trials[0].experiment
+    assert (one.model.dim, one.model.layers, one.model.heads, one.model.hidden) == (768, 12, 12, 3072)
+    assert (one.training.steps, one.training.batch, one.training.learning_rate) == (40_000, 64, 3e-5)
+    assert (one.train_length, one.test_lengths[-1]) == (20, 40)
