@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +39,6 @@ class Audit:
         from lengthwise.hf.audit import audit
 
         if importlib.util.find_spec("transformers") is not None:
-            if not sys.stderr.isatty():
-                os.environ.setdefault("TQDM_DISABLE", "1")  # progress of reading a .gguf is for people who wait
             import transformers
 
             # Its warnings about settings are findings of the report.
