@@ -28,6 +28,9 @@ def test_list_names_everything_that_is_registered_in_80_columns(cli: Cli) -> Non
     assert max(map(len, lines)) <= 80
     first = {line.split()[0] for line in lines if line and line[0] != " "}
     assert {*encodings, *extensions, *tasks, *backends} <= first
+    for _, task in tasks.items():
+        title = f"tasks of {getattr(task, 'family', 'others')}, measured by {task.metric.replace('_', ' ')}"
+        assert lines.count(title) == 1
     assert all(str(encodings[name].paper).split(",")[0].split(" et al")[0] in called.out for name in OWN)
     assert "\x1b" not in called.out
 
@@ -75,6 +78,8 @@ def test_show_tells_what_every_task_is_with_examples_that_are_right(cli: Cli, na
     task = build_task(name)
     assert task.summary in called.out
     assert task.length_counts in called.out
+    for dataset in getattr(task, "datasets", ()):
+        assert f"{dataset.name} of {dataset.study}: {dataset.spec}, trained {dataset.trained[0]} to" in called.out
     shown = [line.split(None, 1)[1] for line in called.out.splitlines() if line.startswith("example")]
     assert shown == ([] if name == "text" else [f"{prompt}  ->  {answer}" for prompt, answer in task.examples])
 

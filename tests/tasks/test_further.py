@@ -31,6 +31,10 @@ def texts(spec: str, batch: int, length: int) -> list[tuple[str, str]]:
         ("recall", "003 4 004 4 005 0 ? 005", "0"),
         ("dyck", "( ( ) [ [ ]", "] )"),
         ("dyck(kinds=4)", "{ < >", "}"),
+        ("even_pairs", "b", "yes"),
+        ("even_pairs", "b a a b a", "no"),
+        ("cycle_navigation", "back", "4"),
+        ("cycle_navigation(places=3)", "forward forward forward stay back", "2"),
         ("modular_arithmetic", "0 - 2 * 3 - 1", "3"),
         ("modular_arithmetic", "4 * 4 * 4", "4"),
         ("modular_arithmetic(modulus=10)", "9 + 9 * 9", "0"),
@@ -77,6 +81,7 @@ def test_prompts_that_are_none_are_refused(spec, prompt) -> None:
         "recall(keys=1)",
         "dyck(kinds=5)",
         "modular_arithmetic(modulus=11)",
+        "cycle_navigation(places=1)",
         "addition(reverse_operands=1)",
     ],
 )
@@ -94,7 +99,7 @@ def test_flip_flop_has_the_published_shares_of_instructions(ignored) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["flip_flop", "recall", "modular_arithmetic", "modular_arithmetic(modulus=2)", "mode", "dyck"]
+    "spec", ["flip_flop", "recall", "modular_arithmetic", "modular_arithmetic(modulus=2)", "mode", "dyck", "even_pairs"]
 )
 def test_no_constant_answer_is_right_often(spec) -> None:
     answers = Counter(answer for _, answer in texts(spec, 1000, 12))

@@ -187,10 +187,21 @@ class Show:
             ("tokens", f"{len(task.vocabulary)} different ones"),
             ("version", str(task.version)),
         ]
+        rows += [
+            (
+                "dataset",
+                f"{one.name} of {one.study}: {one.spec}, trained {_ends(one.trained)}, tested {_ends(one.tested)}",
+            )
+            for one in getattr(task, "datasets", ())
+        ]
         for name, text in rows:
             out.print(f"{name:<11}{text}", soft_wrap=True)
         for prompt, answer in task.examples if isinstance(task, SymbolTask) else ():
             out.print(f"{'example':<11}{prompt}  ->  {answer}", soft_wrap=True)
+
+
+def _ends(lengths: Sequence[int]) -> str:
+    return f"{min(lengths)} to {max(lengths)}"
 
 
 def parameters(made: Callable[..., object]) -> str:

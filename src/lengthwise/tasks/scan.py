@@ -60,6 +60,8 @@ class Scan(Framed):
     _words: Tensor = field(init=False, repr=False, compare=False)
     """Ids of the words of every phrase `[102, 4]`, and of its actions `[102, 24]`, with blanks."""
     _actions: Tensor = field(init=False, repr=False, compare=False)
+    _shares: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    """Number of commands by number of actions."""
 
     def __post_init__(self) -> None:
         phrases = _phrases()
@@ -67,6 +69,10 @@ class Scan(Framed):
             rows = [[ids.index(word) for word in phrase[name == "_actions"]] for phrase in phrases]
             table = torch.tensor([row + [BLANK] * (width - len(row)) for row in rows])
             object.__setattr__(self, name, table)
+        counts = (self._actions != BLANK).sum(1)
+        pairs = (counts[:, None] + counts).flatten().bincount(minlength=LONGEST + 1)
+        shares = counts.bincount(minlength=LONGEST + 1) + 2 * pairs
+        object.__setattr__(self, "_shares", tuple(map(float, shares.tolist())))
 
     @property
     def max_length(self) -> int:
@@ -81,7 +87,7 @@ class Scan(Framed):
     def share(self, length: int) -> float:
         """The number of commands with `length` actions."""
         check_length(self, length)
-        return float(sum(map(len, self._commands(length))))
+        return self._shares[length]
 
     def sizes(self, length: int) -> tuple[int, int]:
         """Two phrases of up to four words and the word between them; `length` actions."""
