@@ -24,9 +24,11 @@ from lengthwise.hf.stretch.export import load_written, verify, why_not
 from lengthwise.hf.stretch.outcome import Answer, Losses, choose, conclude
 from lengthwise.hf.stretch.passkey import hide, retrieve
 from lengthwise.hf.stretch.perplexity import BLOCK, HEAD_ROWS, block_losses, check_head
-from lengthwise.hf.stretch.shown import verdict
+from lengthwise.hf.stretch.shown import as_page, verdict
 from lengthwise.hf.stretch.source import find
 from lengthwise.hf.stretch.text import read_text, windows
+from lengthwise.report.colours import styles
+from lengthwise.report.stretch import StretchPage, against, by_depth, by_position, render_stretch
 
 spec = importlib.util.spec_from_file_location("hf_test_tiny", Path(__file__).parent / "tiny.py")
 assert spec
@@ -477,3 +479,41 @@ def test_a_written_folder_is_written_again_and_never_over_the_model(folder: Path
     assert load_written(find(folder), tmp_path / "out").config.rope_parameters["factor"] == 4
     with pytest.raises(StorageError, match="the model's own folder"):
         write_model(find(folder), model.config, chosen, TARGET, folder)
+
+
+# The page
+
+
+@pytest.fixture
+def page() -> StretchPage:
+    found = measured(untouched=[1, 1, 3, 3], **{"a('</script>')": [1, 1, 2, 2], "b": [1.1, 1.1, 2.5, 2.5]})
+    found.answers = {"b": [Answer(256, 0.25, True, 0.1), Answer(256, 0.75, False, 2.0)]}
+    outcome = conclude(found, {"a('</script>')": "whole logits", "b": "", "untouched": ""}, {"text": "a <text>"})
+    return as_page(outcome, name="model", use="load()", command="lengthwise stretch 'a & b'")
+
+
+def test_the_page_shows_cost_beside_gain_and_nothing_breaks_out_of_it(page: StretchPage) -> None:
+    source = render_stretch(page)
+    assert source.count("</script>") == 3  # its own
+    assert "cost up to 128" in source
+    assert "a &lt;text&gt;" in source
+    assert [row[0] for row in page.rows] == ["a('</script>')", "b", "untouched"]
+    cost = page.head.index("cost up to 128")
+    assert page.rows[1][cost].startswith("+10.52 %")  # e^0.1
+    assert page.rows[0][cost] == "none"
+    assert (0, 1) in page.best
+
+
+def test_the_figures_keep_to_the_schema_and_hold_what_was_measured(page: StretchPage) -> None:
+    look = styles(line.label for line in page.lines)
+    for chart in (
+        against(page.lines, page.chosen, page.trained, look),
+        by_position(page.lines, page.trained, look),
+        by_depth(page.retrievals[0], page.trained),
+    ):
+        chart.to_dict(validate=True)
+    rows = against(page.lines, page.chosen, page.trained, look).to_dict(validate=False)["datasets"]["rows"]
+    far = [row["value"] for row in rows if row["encoding"] == "b" and row["position"] > 128]
+    assert far == pytest.approx([100 * math.expm1(0.5)] * len(far))
+    cells = by_depth(page.retrievals[0], page.trained).to_dict(validate=False)["datasets"]["rows"]
+    assert sorted((cell["length"], cell["found"]) for cell in cells) == [(256, 0.0), (256, 1.0)]
