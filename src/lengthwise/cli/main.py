@@ -20,6 +20,7 @@ from lengthwise.cli.agree import Agree
 from lengthwise.cli.audit import Audit
 from lengthwise.cli.check import Check
 from lengthwise.cli.compare import Compare
+from lengthwise.cli.extend import Extend
 from lengthwise.cli.list import List
 from lengthwise.cli.report import Report
 from lengthwise.cli.show import Show
@@ -35,6 +36,7 @@ Verb = (
     | Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Agree, tyro.conf.subcommand("agree")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
+    | Annotated[Extend, tyro.conf.subcommand("extend")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[RunStudy, tyro.conf.subcommand("study")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
