@@ -60,6 +60,7 @@ OTHER: dict[str, Any] = {
     "seed": 1,
     "test_examples": 255,
     "data": "v1",
+    "train_from": 4,
 }
 OTHER_TRAINING: dict[str, Any] = {
     "steps": 1001,
@@ -102,6 +103,7 @@ def test_an_address_is_one_folder_name_of_plain_characters(experiment: Experimen
 
 def test_an_address_is_made_of_the_names_and_the_hash_of_all_settings_as_sorted_json() -> None:
     settings = {**vars(BASE), "model": vars(BASE.model), "training": vars(BASE.training), "test_lengths": [10, 20]}
+    del settings["train_from"]  # left out where it is not set
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     assert BASE.address == f"sort-rotary-s0-{digest[:10]}"
 
@@ -185,3 +187,11 @@ def test_settings_of_training_that_make_no_sense_are_told(change: dict[str, Any]
 def test_what_is_not_the_settings_of_an_experiment_is_told(data: Any) -> None:
     with pytest.raises(InvalidArgument, match="not the settings of an experiment"):
         experiment_from_dict(data)
+
+
+def test_an_experiment_without_a_shortest_length_has_the_address_it_had_before_there_was_one() -> None:
+    assert "train_from" not in BASE.as_dict()
+    assert replace(BASE, train_from=4).as_dict()["train_from"] == 4
+    assert experiment_from_dict(replace(BASE, train_from=4).as_dict()) == replace(BASE, train_from=4)
+    with pytest.raises(InvalidArgument, match="no length is left to train on"):
+        replace(BASE, train_from=11)

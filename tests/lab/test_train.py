@@ -353,3 +353,15 @@ def test_examples_without_an_answer_are_not_among_the_batches_of_any_task(tiny: 
         examples: Examples = draw(task, replace(tiny(), train_length=length), torch.Generator().manual_seed(0))
         assert examples.answer.any(dim=1).all()
         assert not examples.answer[:, 0].any()
+
+
+def test_training_draws_lengths_from_the_shortest_asked_for_and_as_often_as_the_task_says() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parity = build_task("parity")
+    experiment = Experiment("none", "parity", 8, (8,), train_from=4)
+    widths = {draw(parity, experiment, generator).tokens.shape[1] for _ in range(100)}
+    assert widths == {parity.tokens_at(length) for length in range(4, 9)}
+    scan = build_task("scan")
+    experiment = Experiment("none", "scan", 24, (24,), train_from=22)  # no command has 23 actions
+    for _ in range(20):
+        draw(scan, experiment, generator)

@@ -73,6 +73,7 @@ class Experiment:
         model: sizes of the model.
         training: how it is trained.
         test_examples: examples for each test length.
+        train_from: shortest length in training; 0 for the task's own.
         data: version of the task and fingerprint of its data, since they decide the numbers too; filled in by `lab.run`
             where it is empty.
     """
@@ -86,10 +87,15 @@ class Experiment:
     training: Training = field(default_factory=Training)
     test_examples: int = 256
     data: str = ""
+    train_from: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("train_length", 1), ("test_examples", 1), ("seed", 0)):
+        for name, least in (("train_length", 1), ("test_examples", 1), ("seed", 0), ("train_from", 0)):
             _check_count(name, getattr(self, name), least)
+        if self.train_from > self.train_length:
+            raise InvalidArgument(
+                f"train_from {self.train_from} is past train_length {self.train_length}: no length is left to train on"
+            )
         if self.seed >= 2**32:
             raise InvalidArgument(f"seed must be below 2**32, not {self.seed}")
         object.__setattr__(self, "test_lengths", _as_lengths(self.test_lengths))
@@ -98,7 +104,10 @@ class Experiment:
 
     def as_dict(self) -> dict[str, object]:
         """As plain JSON data; `experiment_from_dict` gives the experiment back."""
-        return json.loads(json.dumps(asdict(self)))
+        data = asdict(self)
+        if not self.train_from:  # experiments from before there was this choice keep their addresses
+            del data["train_from"]
+        return json.loads(json.dumps(data))
 
     @property
     def address(self) -> str:

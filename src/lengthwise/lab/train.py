@@ -176,11 +176,12 @@ def draw(task: Task, experiment: Experiment, generator: torch.Generator) -> Exam
     length = experiment.train_length
     if task.metric == "exact_match":
         share = getattr(task, "share", None)
-        shares = [1.0 if share is None else share(one) for one in range(task.min_length, length + 1)]
+        shortest = max(task.min_length, experiment.train_from)
+        shares = [1.0 if share is None else share(one) for one in range(shortest, length + 1)]
         if all(one == 1.0 for one in shares):
-            length = int(torch.randint(task.min_length, length + 1, (), generator=generator))
+            length = int(torch.randint(shortest, length + 1, (), generator=generator))
         else:
-            length = task.min_length + int(torch.multinomial(torch.tensor(shares), 1, generator=generator))
+            length = shortest + int(torch.multinomial(torch.tensor(shares), 1, generator=generator))
     return task.sample(generator, experiment.training.batch, length)
 
 

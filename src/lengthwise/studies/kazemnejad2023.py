@@ -83,6 +83,7 @@ def experiment(dataset: Dataset, encoding: str, seed: int, choice: Choice) -> Ex
         encoding=encoding,
         task=task,
         train_length=max(trained),
+        train_from=min(trained),
         test_lengths=tuple(sorted({*trained, *tested})),
         seed=seed,
         model=model,
