@@ -127,7 +127,8 @@ def score_by_length(panel: Panel, look: Mapping[str, Style], ends: tuple[float, 
     colours = [GREY, *(look[label].colour for label in chosen)]
     dashes = [[1, 0], *([*look[label].dash] or [1, 0] for label in chosen)]
     text = one.metric.name == "bits_per_byte"
-    scale = alt.Scale(type="log", base=2, nice=False, padding=14) if text else alt.Scale(zero=False, nice=False, padding=14)
+    kind: dict[str, Any] = {"type": "log", "base": 2} if text else {"zero": False}
+    scale = alt.Scale(**kind, nice=False, padding=14)
     axis = alt.Axis(values=[column.length for column in panel.columns], format="d", grid=False, labelOverlap=True)
     x = alt.X("length:Q", title=f"Length ({one.length_counts})", scale=scale, axis=axis)
     shown = alt.Axis(format=".0%" if one.metric.scale != 1.0 else "~g", tickCount=5)
