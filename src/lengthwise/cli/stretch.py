@@ -123,12 +123,12 @@ def _print(page: StretchPage) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    shown = Table(title=page.title, box=SIMPLE_HEAD, title_style="bold")
+    shown = Table(title=page.title, box=SIMPLE_HEAD, pad_edge=False, title_style="bold")
     for number, name in enumerate(page.head):
         if number:
-            shown.add_column(name, justify="right")
+            shown.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
         else:
-            shown.add_column(name, min_width=24, overflow="fold")
+            shown.add_column(name, min_width=16, overflow="fold")
     for row in page.rows:
         shown.add_row(*row)
     out = console()

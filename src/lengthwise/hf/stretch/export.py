@@ -113,7 +113,7 @@ def _parameters(encoding: nn.Module, config: Any) -> dict[str, Any]:
 def _config(source: Source, config: Any, parameters: dict[str, Any], target: int) -> dict[str, Any]:
     if source.gguf:
         data: dict[str, Any] = config.to_diff_dict()
-        for key in ("quantization_config", "_name_or_path", "dtype"):
+        for key in ("quantization_config", "_name_or_path", "_model_name_or_path", "dtype"):
             data.pop(key, None)
         data.setdefault("architectures", [_architecture(config)])
     else:

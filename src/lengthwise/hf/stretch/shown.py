@@ -46,9 +46,8 @@ def table(outcome: Outcome) -> tuple[list[str], list[list[str]], list[tuple[int,
     """Column heads, cells, and which cells are the best of their column."""
     plan = outcome.plan
     asked = [length for length in plan.lengths if any(length in row.passkeys for row in outcome.rows)]
-    head = ["Method", *(f"{start} to {end}" for start, end in plan.ranges)]
-    head += [f"cost up to {plan.trained}", f"past {plan.trained}, to the best"]
-    head += [f"keys at {length}" for length in asked] + ["windows", "config"]
+    head = ["Method", *(f"to {end}" for end in plan.lengths), "cost", "behind"]
+    head += [f"keys {length}" for length in asked] + ["windows", "config"]
     rows: list[list[str]] = []
     for row in outcome.rows:
         cells = [row.label, *(_number(value) for value in row.perplexity), _gap(row.cost), _gap(row.behind)]
@@ -99,10 +98,10 @@ def notes(outcome: Outcome) -> list[str]:
     """What a reader must know."""
     plan = outcome.plan
     found = [
-        "Numbers are perplexities of the tokens in that range of positions, each with all the text before it.",
-        "Cost and distance to the best are percent of perplexity, with the 95 % interval of a paired bootstrap over "
-        "blocks of 256 tokens within the windows: it covers the choice of passages, not of other texts.",
-        "Perplexity alone hardly measures use of the far context, which passkeys do.",
+        "'to N' is the perplexity of the tokens from the length before up to N, each with all the text before it.",
+        f"'cost' is against the untouched model up to {plan.trained} tokens, 'behind' against the best method past "
+        "them: percent of perplexity, with the 95 % interval of a paired bootstrap over blocks of 256 tokens within the "
+        "windows, which covers the choice of passages, not of other texts.",
     ]
     if plan.windows < 4:
         found.append(f"{plan.windows} of at least 4 windows: the intervals are likely too narrow.")
@@ -113,8 +112,9 @@ def notes(outcome: Outcome) -> list[str]:
         )
     if outcome.answers:
         found.append(
-            f"{plan.keys} five-digit numbers hidden in {plan.haystacks} text(s) of each length; the part that the "
-            "model gives back whole. Lengths that they would fill by more than half are not asked."
+            f"'keys N' is the part of {plan.keys} five-digit numbers, hidden in {plan.haystacks} text(s) of N tokens, "
+            "that the model gives back whole: perplexity alone hardly measures use of the far context. "
+            "Lengths that they would fill by more than half are not asked."
         )
     return found
 
@@ -156,4 +156,6 @@ def _costs(gap: Gap) -> str:
     mean = gap.percent[0]
     if _gap(gap) == "none":
         return "costs nothing"
+    if not gap.separated:
+        return "costs nothing that this text can tell"
     return f"costs {_percent(mean)}" if mean >= 0 else f"gains {_percent(-mean)}"
