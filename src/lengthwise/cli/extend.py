@@ -53,6 +53,7 @@ class Extend:
         for folder in unfinished:
             print(f"lengthwise: {folder} is not done and left out", file=sys.stderr)
         check_file(self.report)
+        check_file(self.results)
         store = Measurements(self.results)
         found: list[Extended] = []
         with _Live(runs) as live:

@@ -20,8 +20,8 @@ from lengthwise.report.tables import Cell, Column
 
 BETTER, WORSE = "▲", "▼"
 MARKS = (
-    f"{BETTER} better and {WORSE} worse than the untouched model: separated, by the paired difference over seeds. "
-    "Bold: the best mean of the column."
+    f"{BETTER} better and {WORSE} worse than the untouched model: separated, by the paired difference over seeds, "
+    "and not 0 as shown. Bold: the best mean of the column."
 )
 
 
@@ -152,6 +152,10 @@ def _panel(encoding: str, comparison: Comparison, left_out: dict[str, str]) -> P
             f"† reads rows of the table that training never reached: only the first {ends[0]} of {ends[1]} were "
             "trained, and all other methods are given these alone."
         )
+    if comparison.metric.name == "bits_per_byte":
+        notes.append(
+            "Bits per byte hardly measure how far bytes are used: a method that sees recent ones only may be the best."
+        )
     if left_out:
         notes.append(f"Left out: {'; '.join(_grouped(left_out))}.")
     return Panel(encoding, comparison, columns, rows, best, _verdict(comparison, best), tuple(notes))
@@ -192,6 +196,8 @@ def _difference(scores: Mapping[int, float], comparison: Comparison, length: int
 def _mark(comparison: Comparison, difference: Difference | None) -> str:
     if difference is None or not difference.separated[0]:
         return ""
+    if float(comparison.metric.text(abs(float(difference.interval.mean[0])))) == 0:
+        return ""  # both would be shown as the same number
     ahead = (difference.interval.mean[0] > 0) == comparison.metric.higher_is_better
     return BETTER if ahead else WORSE
 
