@@ -18,6 +18,8 @@ SAYS = {
     "04": "learned   48",
     "05": "decoding with a cache is one pass: True",
     "06": "sinusoidal          2.81        0.51",
+    "07": "blind to order: True",
+    "08": "float32   1.0000   2.0000   3.0000  32.0000  64.0000  64.0000",
 }
 
 

@@ -17,6 +17,7 @@ import tyro
 
 from lengthwise import __version__
 from lengthwise.cli.agree import Agree
+from lengthwise.cli.analyze import Analyze
 from lengthwise.cli.audit import Audit
 from lengthwise.cli.check import Check
 from lengthwise.cli.compare import Compare
@@ -39,6 +40,7 @@ Verb = (
     | Annotated[Extend, tyro.conf.subcommand("extend")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[RunStudy, tyro.conf.subcommand("study")]
+    | Annotated[Analyze, tyro.conf.subcommand("analyze")]
     | Annotated[Audit, tyro.conf.subcommand("audit")]
     | Annotated[Stretch, tyro.conf.subcommand("stretch")]
 )

@@ -1,0 +1,149 @@
+"""All that is looked at in one model, as plain numbers: how far heads look, what states know, what order does.
+
+Measured on examples of one length. Layers count from 1; layer 0 of a list of states is the embedding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from lengthwise.analysis.order import order_effect, similarity_across_places
+from lengthwise.analysis.probes import Kind, probe_distance, probe_position
+from lengthwise.analysis.reach import attended_distance, histogram, mean_distance
+from lengthwise.analysis.record import record
+from lengthwise.errors import InvalidArgument
+from lengthwise.models.decoder import Decoder
+
+BINS = 10
+"""Bins of the histograms of attended distance."""
+LARGEST = 2**25
+"""Numbers of attention that are held at once, of all layers, heads and models."""
+PROBES = 4
+"""Fewest examples: a probe never sees a quarter of them."""
+
+Asked = Literal["position", "distance"]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One probe of one layer.
+
+    Args:
+        asked: `"position"` of a token, or `"distance"` of two.
+        kind: `"linear"` or `"mlp"`.
+        layer: whose states it reads; 0 is the embedding.
+        shuffled: whether its labels were shuffled: the control.
+        r2: part of the variance that it explains on rows it never saw.
+        error: mean absolute error, in tokens.
+    """
+
+    asked: Asked
+    kind: Kind
+    layer: int
+    shuffled: bool
+    r2: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """What one model does at one length.
+
+    Args:
+        tokens: tokens of an example.
+        attended: share of queries in each bin of normalized attended distance, `[layers][bins]`, over heads.
+        mean_distance: tokens that each head looks back, `[layers][heads]`.
+        probes: of position and distance, linear and mlp, with their controls.
+        order: cosine of a token's two states when the tokens are read in two orders, `[layers + 1]`.
+        largest: largest difference between the two last states, relative to their largest number.
+        places: cosine between the states of one token repeated at all places, mean over pairs, `[layers + 1]`.
+    """
+
+    tokens: int
+    attended: list[list[float]]
+    mean_distance: list[list[float]]
+    probes: list[Probe]
+    order: list[float]
+    largest: float
+    places: list[float]
+
+
+def look(
+    model: Decoder, tokens: Int64[Tensor, "batch length"], *, probed: bool = True, bins: int = BINS, seed: int = 0
+) -> Looks:
+    """Look at one model.
+
+    Args:
+        model: a decoder; attended distance is defined for causal attention only.
+        tokens: examples, at least 4, of at least 2 tokens.
+        probed: whether probes are fitted, which takes most of the time.
+        bins: of the histograms.
+        seed: of the second order and of the probes.
+
+    Raises:
+        InvalidArgument: too few examples or tokens.
+    """
+    batch, length = tokens.shape
+    if batch < PROBES or length < 2:
+        raise InvalidArgument(
+            f"a model is looked at with at least {PROBES} examples of at least 2 tokens, not {batch} of {length}"
+        )
+    counts: Tensor | float = 0.0
+    back: Tensor | float = 0.0
+    states: list[tuple[Tensor, ...]] = []
+    for part in chunks(tokens, [model]):
+        seen = record(model, part)
+        weights = seen.weights
+        share = len(part) / batch
+        counts = counts + share * torch.stack([histogram(layer, bins) for layer in attended_distance(weights)])
+        back = back + share * mean_distance(weights)
+        states.append(seen.hidden)
+    assert isinstance(counts, Tensor)
+    assert isinstance(back, Tensor)
+    order = torch.randperm(length, generator=torch.Generator().manual_seed(seed)).to(tokens.device)
+    effects = [(len(part), order_effect(model, part, order)) for part in chunks(tokens, [model])]
+    by_layer = [[rows * value for value in effect.by_layer] for rows, effect in effects]
+    layers = len(states[0])
+    return Looks(
+        length,
+        counts.tolist(),
+        back.tolist(),
+        _probes([torch.cat([part[layer] for part in states]) for layer in range(layers)], seed) if probed else [],
+        [sum(values) / batch for values in zip(*by_layer, strict=True)],
+        max(effect.largest for _, effect in effects),
+        [_off_diagonal(similarity_across_places(model, common(tokens), length, layer)) for layer in range(layers)],
+    )
+
+
+def common(tokens: Int64[Tensor, "batch length"]) -> int:
+    """The token that occurs most, the smaller id where two do."""
+    return int(tokens.flatten().bincount().argmax())
+
+
+def chunks(tokens: Int64[Tensor, "batch length"], models: list[Decoder]) -> Iterator[Int64[Tensor, "part length"]]:
+    """Examples in parts so small that the attention of all models to a part fits into memory together."""
+    each = sum(model.config.layers * model.config.heads for model in models) * tokens.shape[1] ** 2
+    return iter(tokens.split(max(1, LARGEST // each)))
+
+
+def _probes(states: list[Float[Tensor, "batch length dim"]], seed: int) -> list[Probe]:
+    found: list[Probe] = []
+    kinds: tuple[Kind, ...] = ("linear", "mlp")
+    for kind, shuffled, layer in itertools.product(kinds, (False, True), range(len(states))):
+        place = probe_position(states[layer], kind, shuffled=shuffled, seed=seed)
+        apart = probe_distance(states[layer], kind, shuffled=shuffled, seed=seed)
+        found.append(Probe("position", kind, layer, shuffled, place.r2, place.error))
+        found.append(Probe("distance", kind, layer, shuffled, apart.r2, apart.error))
+    return found
+
+
+def _off_diagonal(similarity: Float[Tensor, "length length"]) -> float:
+    length = len(similarity)
+    return float((similarity.sum() - similarity.diagonal().sum()) / (length * (length - 1)))
