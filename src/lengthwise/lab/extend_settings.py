@@ -134,8 +134,8 @@ def for_lengths(kind: type[Method], trained: int, target: int, *, base: float = 
 
     Example:
         >>> import lengthwise as lw
-        >>> for_lengths(lw.YaRN, trained=128, target=1024)
-        YaRN(factor=8.0, original_length=128)
+        >>> for_lengths(lw.NTK, trained=128, target=1024)
+        NTK(factor=8.0, variant='base')
     """
     to = _reach(trained, target, base)
     if kind in _SETTINGS:
