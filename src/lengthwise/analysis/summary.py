@@ -1,6 +1,8 @@
 """All that is looked at in one model, as plain numbers: how far heads look, what states know, what order does.
 
-Measured on examples of one length. Layers count from 1; layer 0 of a list of states is the embedding.
+Measured on examples of one length. The first token, which marks the beginning in most tasks, stays first in whatever is
+moved or repeated: with no mark at all a decoder that reads one token over and over could tell no place from another
+without an encoding. Layers count from 1; layer 0 of a list of states is the embedding.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
-from lengthwise.analysis.order import order_effect, similarity_across_places
+from lengthwise.analysis.order import order_effect
 from lengthwise.analysis.probes import Kind, probe_distance, probe_position
 from lengthwise.analysis.reach import attended_distance, histogram, mean_distance
 from lengthwise.analysis.record import record
@@ -61,9 +64,10 @@ class Looks:
         attended: share of queries in each bin of normalized attended distance, `[layers][bins]`, over heads.
         mean_distance: tokens that each head looks back, `[layers][heads]`.
         probes: of position and distance, linear and mlp, with their controls.
-        order: cosine of a token's two states when the tokens are read in two orders, `[layers + 1]`.
+        order: cosine of a token's two states when all but the first token are moved, `[layers + 1]`.
         largest: largest difference between the two last states, relative to their largest number.
-        places: cosine between the states of one token repeated at all places, mean over pairs, `[layers + 1]`.
+        places: cosine between the states of the commonest token, repeated at all places but the first, mean over pairs,
+            `[layers + 1]`.
     """
 
     tokens: int
@@ -82,7 +86,7 @@ def look(
 
     Args:
         model: a decoder; attended distance is defined for causal attention only.
-        tokens: examples, at least 4, of at least 2 tokens.
+        tokens: examples, at least 4, of at least 3 tokens.
         probed: whether probes are fitted, which takes most of the time.
         bins: of the histograms.
         seed: of the second order and of the probes.
@@ -91,9 +95,9 @@ def look(
         InvalidArgument: too few examples or tokens.
     """
     batch, length = tokens.shape
-    if batch < PROBES or length < 2:
+    if batch < PROBES or length < 3:
         raise InvalidArgument(
-            f"a model is looked at with at least {PROBES} examples of at least 2 tokens, not {batch} of {length}"
+            f"a model is looked at with at least {PROBES} examples of at least 3 tokens, not {batch} of {length}"
         )
     counts: Tensor | float = 0.0
     back: Tensor | float = 0.0
@@ -107,7 +111,8 @@ def look(
         states.append(seen.hidden)
     assert isinstance(counts, Tensor)
     assert isinstance(back, Tensor)
-    order = torch.randperm(length, generator=torch.Generator().manual_seed(seed)).to(tokens.device)
+    moved = 1 + torch.randperm(length - 1, generator=torch.Generator().manual_seed(seed))
+    order = torch.cat((torch.zeros(1, dtype=torch.int64), moved)).to(tokens.device)
     effects = [(len(part), order_effect(model, part, order)) for part in chunks(tokens, [model])]
     by_layer = [[rows * value for value in effect.by_layer] for rows, effect in effects]
     layers = len(states[0])
@@ -118,7 +123,7 @@ def look(
         _probes([torch.cat([part[layer] for part in states]) for layer in range(layers)], seed) if probed else [],
         [sum(values) / batch for values in zip(*by_layer, strict=True)],
         max(effect.largest for _, effect in effects),
-        [_off_diagonal(similarity_across_places(model, common(tokens), length, layer)) for layer in range(layers)],
+        _across_places(model, tokens),
     )
 
 
@@ -144,6 +149,13 @@ def _probes(states: list[Float[Tensor, "batch length dim"]], seed: int) -> list[
     return found
 
 
-def _off_diagonal(similarity: Float[Tensor, "length length"]) -> float:
-    length = len(similarity)
-    return float((similarity.sum() - similarity.diagonal().sum()) / (length * (length - 1)))
+def _across_places(model: Decoder, tokens: Int64[Tensor, "batch length"]) -> list[float]:
+    repeated = torch.full_like(tokens[:1], common(tokens[:, 1:]))
+    repeated[0, 0] = tokens[0, 0]
+    found: list[float] = []
+    for hidden in record(model, repeated).hidden:
+        states = hidden[0, 1:].double()
+        similarity = cosine_similarity(states.unsqueeze(1), states.unsqueeze(0), dim=-1)
+        count = len(states)
+        found.append(float((similarity.sum() - similarity.diagonal().sum()) / (count * (count - 1))))
+    return found

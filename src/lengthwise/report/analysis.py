@@ -104,9 +104,15 @@ def interval(pair: Pair) -> Interval:
 def print_analysis(groups: Sequence[Group], out: Console) -> None:
     """How far heads look, what order does, what states know, whose attention resembles whose."""
     for group in groups:
+        out.print(f"\n{group.title}", style="bold")
         for length in group.lengths:
             out.print()
             out.print(_looks_table(group, length))
+        out.print(
+            "cosines of last states, 1 where a model knows no order: of a token when the others are moved, and of one "
+            "token at all places",
+            style="dim",
+        )
         out.print()
         out.print(_probe_table(group))
         out.print(
@@ -209,19 +215,14 @@ def _about(group: Group) -> str:
 
 
 def _looks_table(group: Group, length: int) -> Table:
-    table = _table(f"{group.title}; looked at with {length} {group.length_counts}")
-    for title in ("encoding", "heads look back (tokens)", "two orders", "largest", "one token"):
+    table = _table(f"With {length} {group.length_counts}")
+    for title in ("encoding", "heads look back, tokens by layer", "two orders", "one token"):
         table.add_column(title, justify="left" if title == "encoding" else "right")
     for name in group.encodings:
         back = group.mean(name, length, lambda looks: looks.mean_distance).mean(axis=-1)
         order = group.mean(name, length, lambda looks: looks.order)[-1]
-        largest = float(group.mean(name, length, lambda looks: looks.largest))
         places = group.mean(name, length, lambda looks: looks.places)[-1]
-        table.add_row(
-            name, "  ".join(f"{value:.1f}" for value in back), f"{order:.3f}", f"{largest:.2g}", f"{places:.3f}"
-        )
-    table.caption = "by layer; cosine of last states in two orders, largest difference, and of one token at all places"
-    table.caption_justify = "left"
+        table.add_row(name, "  ".join(f"{value:.1f}" for value in back), f"{order:.3f}", f"{places:.3f}")
     return table
 
 

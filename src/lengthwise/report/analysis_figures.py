@@ -14,7 +14,7 @@ from lengthwise.report.colours import Style
 
 WIDTH = 880
 """Of all panels of a row together."""
-BLUE = "#0072b2"
+BLUE = "#1f86cf"
 GREY = "#80868e"
 
 
@@ -65,8 +65,8 @@ def figures_of(group: Group, look: Mapping[str, Style]) -> list[Figure]:
     found.append(
         Figure(
             f"What order does, with {first} {group.length_counts}",
-            "Left: the same tokens read in two orders, cosine of the two states of each token. Right: the commonest "
-            "token repeated from the first place on, cosine of its states at two places. 1 where it knows no order.",
+            "Left: all but the first token moved, cosine of the two states of each token. Right: the commonest token "
+            "repeated after the first one, cosine of its states at two places. 1 where it knows no order.",
             order_figure(group, first, look),
         )
     )
@@ -154,7 +154,7 @@ def probe_figure(group: Group, length: int, look: Mapping[str, Style]) -> alt.Fa
     layers = max(row["layer"] for row in rows)
     base = alt.Chart().encode(
         x=_layer_axis(layers),
-        y=alt.Y("r2:Q", title="R²", scale=alt.Scale(domain=[-0.5, 1.0])),
+        y=alt.Y("r2:Q", title="R²", scale=alt.Scale(domain=[-0.5, 1.05], nice=False)),
         color=_colour(group, look),
         tooltip=["encoding:N", "labels:N", "layer:O", alt.Tooltip("r2:Q", format=".3f")],
     )
