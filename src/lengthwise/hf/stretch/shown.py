@@ -72,7 +72,7 @@ def verdict(outcome: Outcome) -> str:
         words[0] += f"; within {trained} tokens it {_costs(winner.cost)}"
     words[0] += "."
     loss = outcome.untouched_is_better
-    if loss is not None:
+    if loss is not None and loss >= 0.005:
         words.append(f"But this text gives no reason to: past {trained} the untouched model is better by {loss:.2f} %.")
     if winner is not first:
         words.append(f"{first.label} is as good past {trained}, and retrieves or costs no better.")
@@ -100,8 +100,8 @@ def notes(outcome: Outcome) -> list[str]:
     found = [
         "'to N' is the perplexity of the tokens from the length before up to N, each with all the text before it.",
         f"'cost' is against the untouched model up to {plan.trained} tokens, 'behind' against the best method past "
-        "them: percent of perplexity, with the 95 % interval of a paired bootstrap over blocks of 256 tokens within the "
-        "windows, which covers the choice of passages, not of other texts.",
+        "them: percent of perplexity, with the 95 % interval of a paired bootstrap over blocks of 256 tokens within "
+        "the windows, which covers the choice of passages, not of other texts.",
     ]
     if plan.windows < 4:
         found.append(f"{plan.windows} of at least 4 windows: the intervals are likely too narrow.")
