@@ -229,19 +229,18 @@ def _looks_table(group: Group, length: int) -> Table:
 def _probe_table(group: Group) -> Table:
     length = group.lengths[0]
     table = _table(f"What hidden states know, with {length} {group.length_counts}")
-    table.add_column("encoding")
-    for asked, kind in PROBED:
-        table.add_column(f"{asked}, {kind}", justify="right")
-    table.add_column("shuffled", justify="right")
+    for title in ("encoding", "probe", "position", "distance", "shuffled"):
+        table.add_column(title, justify="left" if title in ("encoding", "probe") else "right")
     for name in group.encodings:
-        cells: list[str] = []
-        worst = -np.inf
-        for asked, kind in PROBED:
-            known = group.mean(name, length, lambda looks, a=asked, k=kind: r2(looks, a, k))
-            control = group.mean(name, length, lambda looks, a=asked, k=kind: r2(looks, a, k, True))
-            cells.append(" ".join(f"{value:.2f}" for value in known))
-            worst = max(worst, float(control.max()))
-        table.add_row(name, *cells, f"{worst:.2f}")
+        for kind in ("linear", "mlp"):
+            cells: list[str] = []
+            worst = -np.inf
+            for asked in ("position", "distance"):
+                known = group.mean(name, length, lambda looks, a=asked, k=kind: r2(looks, a, k))
+                control = group.mean(name, length, lambda looks, a=asked, k=kind: r2(looks, a, k, True))
+                cells.append(" ".join(f"{value:.2f}" for value in known))
+                worst = max(worst, float(control.max()))
+            table.add_row(name if kind == "linear" else "", kind, *cells, f"{worst:.2f}")
     return table
 
 
