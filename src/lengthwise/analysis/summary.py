@@ -141,9 +141,10 @@ def chunks(tokens: Int64[Tensor, "batch length"], models: list[Decoder]) -> Iter
 def _probes(states: list[Float[Tensor, "batch length dim"]], seed: int) -> list[Probe]:
     found: list[Probe] = []
     kinds: tuple[Kind, ...] = ("linear", "mlp")
+    pairs = min(512, 4 * states[0].shape[1])  # few pairs of wide states are learned by heart
     for kind, shuffled, layer in itertools.product(kinds, (False, True), range(len(states))):
         place = probe_position(states[layer], kind, shuffled=shuffled, seed=seed)
-        apart = probe_distance(states[layer], kind, shuffled=shuffled, seed=seed)
+        apart = probe_distance(states[layer], kind, pairs=pairs, shuffled=shuffled, seed=seed)
         found.append(Probe("position", kind, layer, shuffled, place.r2, place.error))
         found.append(Probe("distance", kind, layer, shuffled, apart.r2, apart.error))
     return found

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SEED = 2**42
 """Examples come from this seed and the length, apart from those of training and tests."""
+COMPARED = 32
+"""Most examples on which the attention of models is compared: their number of pairs makes it slow."""
 SHOWN = 64
 """Most tokens in a picture of a head."""
 
@@ -44,8 +46,8 @@ class Analyze:
     """Run folders, or folders that hold them."""
     lengths: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N...", help_behavior_hint="")] = ()
     """Lengths to look at; probes take the first (trained, longest tested)."""
-    examples: Annotated[int, tyro.conf.arg(metavar="N", help_behavior_hint="")] = 32
-    """Examples of each length (32)."""
+    examples: Annotated[int, tyro.conf.arg(metavar="N", help_behavior_hint="")] = 128
+    """Examples of each length (128); attention is compared on 32 at most."""
     head: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="LAYER HEAD", help_behavior_hint="")] = None
     """Draw this head of each encoding, from 1 (all heads of one run)."""
     report: Annotated[Path, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = Path("analysis.html")
@@ -95,7 +97,7 @@ class Analyze:
                 f"[{number}/{len(trained)}] {one.task} {one.encoding} seed {one.seed}  {seconds:.1f}s", file=sys.stderr
             )
         alone = {key: model for key, (model, _) in trained.items()}
-        compared = {length: resemblance(alone, inputs[length]) for length in lengths} if pairs(alone) else {}
+        compared = {length: resemblance(alone, inputs[length][:COMPARED]) for length in lengths} if pairs(alone) else {}
         title = f"{first.task}, trained at {first.train_length} {task.length_counts}"
         return Group(title, task.length_counts, lengths, models, compared, heads)
 

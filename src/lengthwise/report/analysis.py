@@ -116,7 +116,8 @@ def print_analysis(groups: Sequence[Group], out: Console) -> None:
         out.print()
         out.print(_probe_table(group))
         out.print(
-            "R² on examples never probed before, embedding first; shuffled: the largest with shuffled labels",
+            "R² on examples never probed before, embedding first; below 0: too few examples, or nothing to find\n"
+            "shuffled: the largest with shuffled labels",
             style="dim",
         )
         if any(group.pairs.values()):
