@@ -67,6 +67,14 @@ def test_one_token_behind_a_mark_differs_by_place_where_positions_are_written(co
     assert construction.largest > 0.1
 
 
+def test_a_text_without_a_mark_is_begun_with_another_token_than_the_repeated_one() -> None:
+    text = torch.full((4, 6), 5)
+    without = look(model("none"), text, probed=False)
+    assert min(without.places) == pytest.approx(1.0)  # nothing tells one place from another
+    text[3, 0] = 7
+    assert look(model("none"), text, probed=False).places[-1] < 0.9999
+
+
 def test_the_first_token_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Tensor] = []
 

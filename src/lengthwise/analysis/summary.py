@@ -151,8 +151,10 @@ def _probes(states: list[Float[Tensor, "batch length dim"]], seed: int) -> list[
 
 
 def _across_places(model: Decoder, tokens: Int64[Tensor, "batch length"]) -> list[float]:
-    repeated = torch.full_like(tokens[:1], common(tokens[:, 1:]))
-    repeated[0, 0] = tokens[0, 0]
+    token = common(tokens[:, 1:])
+    repeated = torch.full_like(tokens[:1], token)
+    marks = tokens[tokens[:, 0] != token, 0]  # text has no mark, but some example begins with another byte
+    repeated[0, 0] = marks[0] if len(marks) else token
     found: list[float] = []
     for hidden in record(model, repeated).hidden:
         states = hidden[0, 1:].double()

@@ -177,7 +177,7 @@ def write_analysis_page(groups: Sequence[Group], path: Path, *, command: str | N
     models = sum(len(group.models) for group in groups)
     text = environment.from_string((folder / "analysis.html").read_text(encoding="utf-8")).render(
         title="What models do with positions",
-        overview=f"{models} trained model{'' if models == 1 else 's'}.",
+        overview=f"{_count(models, 'trained model')}.",
         parts=parts,
         command=command,
         font=FONT,
@@ -210,9 +210,13 @@ def _about(group: Group) -> str:
     seeds = {model.experiment.seed for model in group.models}
     lengths = ", ".join(map(str, group.lengths))
     return (
-        f"{len(group.encodings)} encodings, {len(seeds)} seeds; looked at with {lengths} {group.length_counts}. "
-        "Means over seeds."
+        f"{_count(len(group.encodings), 'encoding')}, {_count(len(seeds), 'seed')}; looked at with "
+        f"{lengths} {group.length_counts}. Means over seeds."
     )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _looks_table(group: Group, length: int) -> Table:

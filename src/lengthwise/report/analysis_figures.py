@@ -12,7 +12,7 @@ import numpy as np
 from lengthwise.report.analysis import PROBED, Group, interval, r2
 from lengthwise.report.colours import Style
 
-WIDTH = 880
+WIDTH = 960
 """Of all panels of a row together."""
 BLUE = "#1f86cf"
 GREY = "#80868e"
@@ -110,9 +110,9 @@ def reach_figure(group: Group, length: int, look: Mapping[str, Style]) -> alt.Ch
                 "low:Q", bin="binned", title="attended distance / tokens seen", axis=alt.Axis(tickCount=5, grid=False)
             ),
             x2="high:Q",
-            y=alt.Y("share:Q", title=None, axis=alt.Axis(format="%", tickCount=3)),
+            y=alt.Y("share:Q", title=None, axis=alt.Axis(format="%", tickCount=2), scale=alt.Scale(nice=False)),
             color=_colour(group, look),
-            row=alt.Row("encoding:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left"), spacing=10),
+            row=alt.Row("encoding:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left"), spacing=14),
             column=alt.Column("layer:N", title=None, spacing=24),
             tooltip=["encoding:N", "layer:N", alt.Tooltip("low:Q", format=".1f"), alt.Tooltip("share:Q", format=".1%")],
         )
@@ -131,7 +131,7 @@ def distance_figure(group: Group, length: int, look: Mapping[str, Style]) -> alt
                 rows.append({**what, "layer": f"layer {layer}", "head": head, "back": value, "even": (tokens - 1) / 4})
     layers = len({row["layer"] for row in rows})
     base = alt.Chart()
-    ticks = base.mark_tick(thickness=2, size=14).encode(
+    ticks = base.mark_tick(thickness=2, size=14, opacity=0.9).encode(
         x=alt.X("back:Q", title="tokens back", axis=alt.Axis(tickCount=5)),
         y=alt.Y("encoding:N", title=None),
         color=_colour(group, look),
