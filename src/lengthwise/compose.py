@@ -19,7 +19,7 @@ from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, join, prepare
 from lengthwise.query_key import Composed, QueryKeyMap
-from lengthwise.sites import CACHE_RULES, SITES, Logits, cached_keys, claims, direction, sites
+from lengthwise.sites import CACHE_RULES, SITES, Logits, cached_keys, claims, direction, follows_length, sites
 from lengthwise.wrapping import act_as
 
 
@@ -72,6 +72,7 @@ class Combined(nn.Module):
         limits = [limit for part in parts if (limit := getattr(part, "max_position", None)) is not None]
         self.max_position = min(limits) if limits else None
         self.cached_keys = max((cached_keys(part) for part in parts), key=CACHE_RULES.index)
+        self.follows_length = any(map(follows_length, parts))
         made_for = [number for part in parts if (number := getattr(part, "kv_heads", None)) is not None]
         self.kv_heads = math.lcm(*made_for) if made_for else None  # a multiple of what each part tells apart
         self.draws_each_row = any(getattr(part, "draws_each_row", False) for part in parts)

@@ -149,6 +149,15 @@ def cached_keys(encoding: nn.Module) -> str:
     return _one_of(encoding, "cached_keys", "rotated", CACHE_RULES)
 
 
+def follows_length(encoding: nn.Module) -> bool:
+    """Whether what an encoding says of a token changes with the length of the sequence, until that is fixed.
+
+    Keys that are rotated at the length follow it, by their rule; an encoding that caches raw keys says so by an
+    attribute `follows_length`.
+    """
+    return cached_keys(encoding) == "rotated_at_target_length" or bool(getattr(encoding, "follows_length", False))
+
+
 def axes(encoding: nn.Module) -> int:
     """How many coordinates the positions have that an encoding reads."""
     return int(getattr(encoding, "axes", 1))

@@ -12,6 +12,7 @@ _SAID = (
     "axes",
     "max_position",
     "cached_keys",
+    "follows_length",
     "shared",
     "normalizes",
     "draws_each_row",

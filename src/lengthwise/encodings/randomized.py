@@ -97,6 +97,7 @@ class RandomizedPositions(nn.Module):
         act_as(self, encoding)
         if evaluation == "spread":
             self.claims = claims(encoding) - {"translation_invariant", "pairwise"}
+            self.follows_length = True
             if getattr(encoding, "cached_keys", "rotated") == "rotated":
                 self.cached_keys = "rotated_at_target_length"
 

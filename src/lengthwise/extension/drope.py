@@ -16,7 +16,7 @@ from torch import nn
 from lengthwise.extension.extended import Extended, QueriesExtended
 from lengthwise.extension.method import Method
 from lengthwise.extension.registry import extensions
-from lengthwise.sites import claims
+from lengthwise.sites import claims, sites
 
 
 @extensions.register("drope")
@@ -57,4 +57,5 @@ class Unrotated(Extended):
         super().__init__(encoding, method)
         del self.rotation
         self.cached_keys = "rotated"  # as they are, which no length and no position changes
+        self.follows_length = self.follows_length and bool(sites(self))
         self.claims = frozenset({"translation_invariant", "pairwise"})

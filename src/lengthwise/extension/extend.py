@@ -132,6 +132,8 @@ def _has(encoding: nn.Module, name: str) -> bool:
 def _pairs(encoding: nn.Module) -> str | None:
     if isinstance(encoding, QueriesExtended | PairsExtended):
         return f"it moves queries and keys, which {type(encoding.method).__name__} has used: apply it first"
+    if hasattr(encoding, "prepare"):
+        return "it moves pairs, and this encoding chooses positions or holds several encodings: apply it to them first"
     if axes(encoding) != 1:
         return f"it moves tokens in a row, and this encoding reads {axes(encoding)} axes"
     if direction(encoding) == "bidirectional":

@@ -14,7 +14,7 @@ from lengthwise.extension.method import Method
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, join, prepare
 from lengthwise.query_key import Composed, QueryKeyMap, QueryScale
-from lengthwise.sites import CACHE_RULES, cached_keys, claims
+from lengthwise.sites import CACHE_RULES, cached_keys, claims, follows_length
 from lengthwise.spectrum import Spectrum
 from lengthwise.wrapping import act_as
 
@@ -33,8 +33,9 @@ class Extended(nn.Module):
         act_as(self, encoding)
         kept = claims(encoding)
         self.claims = kept if method.identity else kept & method.preserves
-        rules = (cached_keys(encoding), "rotated" if method.identity else method.cached_keys)
-        self.cached_keys = max(rules, key=CACHE_RULES.index)
+        own = "rotated" if method.identity else method.cached_keys
+        self.cached_keys = max(cached_keys(encoding), own, key=CACHE_RULES.index)
+        self.follows_length = follows_length(encoding) or own == "rotated_at_target_length"
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -150,13 +151,15 @@ class DistanceExtended(Extended):
     """A bias of distance, at other distances; fast roads stay open to it."""
 
     def _logit_bias(self, positions: Positions) -> DistanceBias:
-        target = reached(positions) if self.cached_keys == "rotated_at_target_length" else None
+        target = reached(positions) if self.follows_length else None
         return DistanceBias(lambda distance: self.of_distance(distance, target), positions)
 
     def of_distance(self, distance: Tensor, target_length: int | Tensor | None = None) -> Tensor:
         """Bias at distances of any shape, `[heads, *that shape]`."""
         if not self.method.identity:
             distance = self._own.map_distance(distance, target_length)
+        if isinstance(self.encoding, DistanceExtended):
+            return self.encoding.of_distance(distance, target_length)
         return self._inner.of_distance(distance)
 
 

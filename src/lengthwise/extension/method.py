@@ -13,12 +13,15 @@ A method has one or more of these, and `lengthwise.extend` takes the first that 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
 from torch import Tensor
+
+from lengthwise.extension.kinds import check_finite, check_kinds
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,24 @@ class Method:
     preserves_at_positions: ClassVar[frozenset[str] | None] = None
     whole: ClassVar[bool] = False
     draws_each_row: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Settings of the wrong kind are refused before the method's own checks, which compare numbers."""
+        own = cls.__dict__.get("__post_init__")
+        if own is None:
+            return
+
+        @functools.wraps(own)
+        def checked(self: Method) -> None:
+            check_kinds(self)
+            own(self)
+            check_finite(self)
+
+        setattr(cls, "__post_init__", checked)  # noqa: B010
+
+    def __post_init__(self) -> None:
+        check_kinds(self)
+        check_finite(self)
 
     @property
     def cached_keys(self) -> str:

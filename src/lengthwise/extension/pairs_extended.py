@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from lengthwise.bias import Bias, PairBias
-from lengthwise.extension.extended import Extended
+from lengthwise.extension.extended import DistanceExtended, Extended, reached
 from lengthwise.extension.method import Branch, Method
 from lengthwise.extension.pairs import PairLogits, first_match
 from lengthwise.positions import Positions
@@ -62,12 +62,14 @@ class PairsExtended(Extended):
     def _logit_bias(self, positions: Positions) -> Bias:
         if self.method.identity or self._unmoved(positions):
             return self._inner.logit_bias(positions)
-        return PairBias(self._of_pair, positions)
+        of_distance: Callable[..., Tensor] = self._inner.of_distance
+        if isinstance(self.encoding, DistanceExtended) and self.encoding.follows_length:
+            of_distance = functools.partial(of_distance, target_length=reached(positions))
+        return PairBias(functools.partial(self._of_pair, of_distance), positions)
 
-    def _of_pair(self, q: Tensor, k: Tensor) -> Tensor:
+    def _of_pair(self, of_distance: Callable[[Tensor], Tensor], q: Tensor, k: Tensor) -> Tensor:
         def values(branch: Branch) -> Tensor:
             distance: Tensor = branch.q_map(q) - branch.k_map(k)
-            given: Any = self._inner
-            return given.of_distance(distance.float() if distance.is_floating_point() else distance)
+            return of_distance(distance.float() if distance.is_floating_point() else distance)
 
         return first_match(self._branches(), q, k, values)

@@ -24,7 +24,7 @@ from lengthwise.positions import Positions
 from lengthwise.precision import autocasts
 from lengthwise.prepared import Prepared, prepare
 from lengthwise.query_key import QueryKeyMap
-from lengthwise.sites import SITES, cached_keys
+from lengthwise.sites import SITES, cached_keys, follows_length
 
 
 class SelfAttention(nn.Module):
@@ -128,7 +128,7 @@ class Stack(nn.Module):
                     "in the list, and NoPE or another kind behind it"
                 )
         self.config = config
-        self.follows_length = any(cached_keys(one) == "rotated_at_target_length" for one in given)
+        self.follows_length = any(map(follows_length, given))
         self.encodings = nn.ModuleList(dict.fromkeys(given))  # each once, in the order of the layers
         self.encoding_of_layer = [list(self.encodings).index(one) for one in given] or [0] * config.layers
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
