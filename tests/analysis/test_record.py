@@ -11,7 +11,7 @@ CONFIG = ModelConfig(vocabulary=20, dim=32, heads=4, layers=3)
 
 
 @pytest.mark.parametrize(
-    "spec", ["none", "rotary", "t5", "alibi", "sinusoidal", "shaw", "fox", "path", "rotary + alibi"]
+    "spec", ["none", "rotary", "t5", "alibi", "sinusoidal", "shaw", "fox", "path", "rotary + alibi", "stick_breaking"]
 )
 def test_recorded_attention_is_what_the_layer_used(spec: str) -> None:
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from lengthwise.attention.reference import masked_logits
+from lengthwise.attention.reference import masked_logits, probabilities
 from lengthwise.models.decoder import Decoder
 from lengthwise.models.encoder import Encoder
 from lengthwise.models.layers import Block
@@ -22,18 +22,15 @@ class Record:
 
     Args:
         logits: one `[batch, heads, length, length]` a layer, scaled and with any bias, -inf at what can't be seen.
+        weights: the same after softmax; a row that sees nothing is all zeros.
         hidden: `[batch, length, dim]`: the embeddings, then what leaves each layer, before the last norm.
         output: `[batch, length, vocabulary]`.
     """
 
     logits: tuple[Float[Tensor, "batch heads length length"], ...]
+    weights: tuple[Float[Tensor, "batch heads length length"], ...]
     hidden: tuple[Float[Tensor, "batch length dim"], ...]
     output: Float[Tensor, "batch length vocabulary"]
-
-    @property
-    def weights(self) -> tuple[Float[Tensor, "batch heads length length"], ...]:
-        """The softmax of the logits, one a layer."""
-        return tuple(logits.softmax(dim=-1) for logits in self.logits)
 
 
 @torch.no_grad()
@@ -50,6 +47,7 @@ def record(
         positions: where they stand, as the model's own argument.
     """
     logits: list[Tensor] = []
+    weights: list[Tensor] = []
     hidden: list[Tensor] = []
 
     def attends(module: Any, inputs: tuple[Any, ...]) -> None:
@@ -60,6 +58,7 @@ def record(
         if shared.rotation is not None:
             q, k = shared.rotation(q, k)
         logits.append(masked_logits(q, k, shared.request))
+        weights.append(probabilities(logits[-1], shared.request))
 
     def enters(module: Any, inputs: tuple[Any, ...]) -> None:
         hidden.append(inputs[0])
@@ -75,7 +74,7 @@ def record(
         for hook in hooks:
             hook.remove()
         model.train(was_training)
-    return Record(tuple(logits), tuple(hidden), output)
+    return Record(tuple(logits), tuple(weights), tuple(hidden), output)
 
 
 def blocks(model: Decoder | Encoder) -> list[Block]:

@@ -35,7 +35,7 @@ class Reference:
 
         def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
             logits = masked_logits(q, k, request)
-            weights = dropout(_softmax(logits, request), request.dropout)
+            weights = dropout(probabilities(logits, request), request.dropout)
             with torch.autocast(q.device.type, enabled=False):
                 out = (weights @ _for_each_query_head(v, request).to(weights.dtype)).to(q.dtype)
             return (out, log_sum_exp(logits, dim=-1)) if request.lse else out
@@ -53,7 +53,7 @@ def attention_probabilities(
 
     Logits of an encoding that normalizes by itself are logarithms of the weights: their exponential is taken.
     """
-    return _softmax(masked_logits(q, k, request), request)
+    return probabilities(masked_logits(q, k, request), request)
 
 
 def masked_logits(
@@ -77,7 +77,8 @@ def masked_logits(
     return logits if visible is None else logits.masked_fill(~_by_head(visible), float("-inf"))
 
 
-def _softmax(logits: Tensor, request: Request) -> Tensor:
+def probabilities(logits: Tensor, request: Request) -> Tensor:
+    """Weights from masked logits: their softmax, or their exponential where the encoding normalizes by itself."""
     if request.normalizes:  # the logits are logarithms of the weights
         return logits.exp()
     # A row that sees nothing, or nothing but biases of -inf, would give 0/0: it is let see all and then set to zero.
