@@ -1,4 +1,4 @@
-"""Write `docs/encodings/` and `docs/agreement.md` from the registry and from measurements.
+"""Write `docs/encodings/`, `docs/extensions/` and `docs/agreement.md` from the registry and from measurements.
 
 With `--check`, say what is out of date, all but what is measured and drawn; with `--no-measure`, keep what was
 measured.
@@ -11,49 +11,29 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
+import extension_page
+from doc_parts import CACHE, DIMS, MARK, built, cell, own
 from small_png import shrink
 from torch import nn
 
 from lengthwise.agreement import COMPARISONS, measure
 from lengthwise.agreement.pages import Results, how, names, page, paragraphs, table
 from lengthwise.agreement.peers import version
-from lengthwise.build import build
 from lengthwise.cli.list import WORDS, by_place, summary
 from lengthwise.cli.show import parameters
-from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings, example
+from lengthwise.extension.registry import extensions
 from lengthwise.patterns import patterns
 from lengthwise.sites import CLAIMS, cached_keys, claims, direction, sites
 
 DOCS = Path(__file__).parent.parent / "docs"
-DIMS = Dims(64, 4, layers=12, max_length=64)
 LENGTH = 64
 MEASURED = "## Beside other packages"
-MARK = "Written by `make docs` from the registry; do not edit."
 DIRECTION = {
     "any": "causal and bidirectional attention",
     "causal": "causal attention only",
     "bidirectional": "bidirectional attention only",
 }
-CACHE = {
-    "rotated": "keys may wait in a cache as they were rotated",
-    "rotated_at_target_length": "keys may wait in a cache as they were rotated, at one target length for all",
-    "raw": "keys wait in a cache unrotated",
-    "none": "no cache: later tokens change earlier keys",
-}
-
-
-def own() -> list[str]:
-    """Names of the encodings of this package alone."""
-    return [name for name, made in encodings.items() if made.__module__.startswith("lengthwise.")]
-
-
-def built(name: str) -> nn.Module:
-    """The encoding of the examples, the same each time."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return build(example(name), DIMS)
 
 
 def facts(name: str) -> str:
@@ -81,7 +61,7 @@ def facts(name: str) -> str:
         MARK,
         f"{summary(made)}.",
         f"```text\n{made.formula}\n```",
-        "| | |\n|---|---|\n" + "\n".join(f"| {key} | {_cell(value)} |" for key, value in rows),
+        "| | |\n|---|---|\n" + "\n".join(f"| {key} | {cell(value)} |" for key, value in rows),
         f"![{name}]({name}.png)",
         "## Claims",
         "\n".join(f"- {claim.replace('_', ' ')}: {CLAIMS[claim]}" for claim in said) or "None.",
@@ -105,13 +85,16 @@ def index() -> str:
         parts.append("\n".join(lines))
     parts.append("## Patterns of layers")
     parts.append("\n".join(f"- `{name}({parameters(made)})`: {summary(made)}." for name, made in patterns.items()))
+    parts.append("What extends them: [extensions](../extensions/README.md).")
     parts.append("How they compare with other packages: [agreement](../agreement.md).")
     return "\n\n".join(parts) + "\n"
 
 
 def beside(name: str, results: Results) -> str:
     """The measured part of an encoding's page."""
-    own = [(comparison, outcomes) for comparison, outcomes in results if name in names(comparison)]
+    # Extended encodings are told on the page of all comparisons, and named on that of extensions.
+    plain = [one for one in results if not set(names(one[0])) & set(extensions)]
+    own = [(comparison, outcomes) for comparison, outcomes in plain if name in names(comparison)]
     if not own:
         return f"{MEASURED}\n\nNone of the packages that `lengthwise agree` asks has it.\n"
     found = ", ".join(f"{peer} {version(peer) or 'not installed'}" for peer in dict.fromkeys(c.peer for c, _ in own))
@@ -131,6 +114,9 @@ def stale() -> list[str]:
             faults.append(f"{name}.png is missing")
     if not (folder / "README.md").exists() or (folder / "README.md").read_text() != index():
         faults.append("README.md is out of date")
+    extended = DOCS / "extensions" / "README.md"
+    if not extended.exists() or extended.read_text() != extension_page.page():
+        faults.append("extensions/README.md is out of date")
     measured = (DOCS / "agreement.md").read_text() if (DOCS / "agreement.md").exists() else ""
     for one in COMPARISONS:
         if f"| `{one.spec}` | {one.peer}: {one.part} |" not in measured:
@@ -160,6 +146,7 @@ def write(measured: bool = True) -> None:
         path.write_text(f"{facts(name)}\n{beside(name, results) if measured else MEASURED + old}")
         draw(name, folder / f"{name}.png")
     (folder / "README.md").write_text(index())
+    write_extensions()
     if measured:
         peers = {comparison.peer: version(comparison.peer) for comparison in COMPARISONS}
         (DOCS / "agreement.md").write_text(page(results, peers))
@@ -168,8 +155,10 @@ def write(measured: bool = True) -> None:
             path.unlink()
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def write_extensions() -> None:
+    """Write the page of all extensions."""
+    (DOCS / "extensions").mkdir(exist_ok=True)
+    (DOCS / "extensions" / "README.md").write_text(extension_page.page())
 
 
 def _largest(encoding: nn.Module) -> str:

@@ -22,7 +22,7 @@ TITLES = [f"{short} {where}" for short in ("fp32", "bf16") for where in ("0", "2
 
 
 def names(comparison: Comparison) -> list[str]:
-    """Names of the encodings that a comparison is of."""
+    """Names of the encodings and extensions that a comparison is of."""
     return [call.name for call in parse(comparison.spec)]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import logging
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -33,6 +36,18 @@ def module(name: str) -> Any:
 def model(name: str) -> Any:
     """The modeling module of one model of `transformers`."""
     return module(f"transformers.models.{name}.modeling_{name}")
+
+
+@contextmanager
+def quiet(peer: str) -> Generator[None]:
+    """What a peer logs of the settings that it is given is kept from the table; errors are not."""
+    log = logging.getLogger(peer)
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 @cache  # what does not load is slow to fail, and would be asked for again at every place
