@@ -148,3 +148,9 @@ def test_each_extension_extends_something_and_its_example_runs(name: str) -> Non
         x = torch.randn(1, 100, 64)
         ready = lw.prepare(longer, lw.Positions.sequence(100))
         assert torch.isfinite(ready.embed(x) if ready.embed is not None else logits(longer, 100)).all()
+
+
+def test_an_extended_encoding_is_printed_with_the_settings_that_were_chosen() -> None:
+    shown = repr(lw.build("rotary + by_query(dynamic_yarn(original_length=64), block=32)", DIMS))
+    assert shown.endswith(" + ByQuery(method=DynamicYaRN(original_length=64), block=32)")
+    assert repr(lw.extend(lw.Rotary(16), lw.YaRN(4.0, 64))).endswith(" + YaRN(factor=4, original_length=64)")

@@ -154,7 +154,7 @@ class Show:
             rows.append(("positions", f"of {getattr(encoding, 'axes', 1)} axes"))
         if cached_keys(encoding) == "none":
             rows.append(("cache", "none: later tokens change earlier keys"))
-        elif "rotation" in sites(encoding):
+        elif "rotation" in sites(encoding) or cached_keys(encoding) != "rotated":
             rows.append(("cache", f"keys are kept {cached_keys(encoding).replace('_', ' ')}"))
         if learned:
             rows.append(("picture", "first random values, before any training"))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lengthwise.bias import Bias, DistanceBias
 from lengthwise.errors import InvalidArgument
-from lengthwise.extension.method import Method
+from lengthwise.extension.method import Method, written
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, join, prepare
 from lengthwise.query_key import Composed, QueryKeyMap, QueryScale
@@ -56,7 +56,7 @@ class Extended(nn.Module):
         return self.method
 
     def __repr__(self) -> str:
-        return f"{self.encoding!r} + {self.method!r}"
+        return f"{self.encoding!r} + {written(self.method)}"
 
 
 class SpectrumExtended(Extended):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -86,6 +86,16 @@ class Method:
             InvalidArgument: settings that need more positions than the encoding has.
         """
         return rows
+
+
+def written(method: Method) -> str:
+    """A method with the settings that are not its defaults: `YaRN(factor=4, original_length=2048)`."""
+    changed = [one for one in fields(method) if one.init and getattr(method, one.name) != one.default]
+    return f"{type(method).__name__}({', '.join(f'{one.name}={_short(getattr(method, one.name))}' for one in changed)})"
+
+
+def _short(value: object) -> str:
+    return written(value) if isinstance(value, Method) else f"{value:g}" if isinstance(value, float) else repr(value)
 
 
 CHANGES: Mapping[str, str] = MappingProxyType(
