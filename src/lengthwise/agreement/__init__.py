@@ -12,6 +12,7 @@ from lengthwise.agreement import peer_transformers_speech as _speech
 from lengthwise.agreement import peer_transformers_tables as _tables
 from lengthwise.agreement import peer_transformers_vision as _vision
 from lengthwise.agreement import peer_transformers_windows as _windows
+from lengthwise.agreement import peer_transformers_yarn as _yarn
 from lengthwise.agreement import peer_x_transformers_extensions as _x_extensions
 from lengthwise.agreement import peer_x_transformers_logits as _x_logits
 from lengthwise.agreement import peer_x_transformers_rotations as _x_rotations
@@ -28,6 +29,7 @@ COMPARISONS: tuple[Comparison, ...] = (
     *_speech.COMPARISONS,
     *_tables.COMPARISONS,
     *_extensions.COMPARISONS,
+    *_yarn.COMPARISONS,
     *_resampling.COMPARISONS,
     *_x_rotations.COMPARISONS,
     *_x_logits.COMPARISONS,

@@ -79,20 +79,20 @@ def _row(spec: str, part: str, theirs: Make, frequencies: Tensor) -> Comparison:
 COMPARISONS = (
     _row(
         f"{_ROTARY} + interpolate(factor=4)",
-        "interpolate_factor 4",
+        "interpolate_factor",
         _turned(interpolate_factor=FACTOR),
         exact_extensions.powers() / FACTOR,
     ),
     _row(
         f"{_ROTARY} + ntk(factor=4)",
-        "theta_rescale_factor 4",
+        "theta_rescale_factor",
         _turned(theta_rescale_factor=FACTOR),
         exact_extensions.ntk(FACTOR),
     ),
     Comparison(
         _AXIAL,
         PEER,
-        "axial, interpolate_factor 4",
+        "axial, interpolated",
         "rotated q and k",
         rotated(_AXIAL, _patches),
         _axial,
@@ -103,7 +103,7 @@ COMPARISONS = (
     Comparison(
         "xpos + interpolate(factor=4)",
         PEER,
-        "xPos, interpolate_factor 4",
+        "xPos, interpolated",
         "q·k behind",
         lambda place: logits(rotated("xpos + interpolate(factor=4)")(place)),
         _xpos,

@@ -55,20 +55,20 @@ def _row(spec: str, part: str, theirs: Make, frequencies: Tensor) -> Comparison:
 COMPARISONS = (
     _row(
         f"{_ROTARY} + interpolate(factor=4)",
-        "interpolation_factor 4",
+        "interpolation_factor",
         _turned(interpolation_factor=FACTOR),
         exact_extensions.powers() / FACTOR,
     ),
     _row(
         f"{_ROTARY} + ntk(factor=4)",
-        "base_rescale_factor 4",
+        "base_rescale_factor",
         _turned(base_rescale_factor=FACTOR),
         exact_extensions.ntk(FACTOR),
     ),
     Comparison(
         _XPOS,
         PEER,
-        "xPos, interpolation_factor 4",
+        "xPos, interpolation",
         "q·k behind",
         lambda place: logits(rotated(_XPOS)(place)),
         lambda place: logits(_turned(use_xpos=True, interpolation_factor=FACTOR)(place)),
