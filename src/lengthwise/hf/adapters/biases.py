@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lengthwise.compose import PerLayer
 from lengthwise.errors import InvalidArgument
+from lengthwise.hf.adapters.hooks import Hook
 from lengthwise.positions import Positions
 from lengthwise.prepared import prepare
 from lengthwise.sites import direction, sites
@@ -57,7 +58,8 @@ def swap(model: Any, encoding: nn.Module, target_length: int | None, raw: bool) 
 
     for where, module in model.named_modules():
         if where.split(".")[-1] == name:
-            undo.append(module.register_forward_pre_hook(_only_keywords(before, argument), with_kwargs=True).remove)
+            hook = Hook(_only_keywords(before, argument))
+            undo.append(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
     return undo
 
 
@@ -87,13 +89,10 @@ def _t5(model: Any, encoding: nn.Module, bias: Callable[[int, int, bool, Tensor]
         if made_for != "any" and causal != (made_for == "causal"):
             continue
 
-        def compute(
-            queries: int, keys: int, device: Any = None, past_seen_tokens: int = 0, module: Any = module
-        ) -> Tensor:
-            weight: Tensor = module.relative_attention_bias.weight
-            return bias(queries, keys, bool(module.is_decoder), weight)
+        def compute(own: Any, queries: int, keys: int, device: Any = None, past_seen_tokens: int = 0) -> Tensor:
+            return bias(queries, keys, bool(own.is_decoder), own.relative_attention_bias.weight)
 
-        module.compute_bias = compute
+        module.compute_bias = Hook(compute, module)
         undo.append(lambda module=module: delattr(module, "compute_bias"))
     if not undo:
         raise InvalidArgument(

@@ -47,17 +47,22 @@ class Forward:
         q: positions of the new tokens, `[1 or batch, new]`.
         training: whether the model is in training mode.
         target_length: the length to which a length-dependent method is fixed.
+        seed: of the draws of encodings that make some, None for none.
     """
 
     q: Tensor
     training: bool
     target_length: int | None
+    seed: int | None = None
     k: Tensor | None = None
     cached: bool = False
     made: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
-    def meet(self, cache: Any) -> None:
-        """Learn where the keys of a cache stand, and leave there where the new ones do; once a pass."""
+    def meet(self, cache: Any, padding: Tensor | None = None) -> None:
+        """Learn where the keys of a cache stand, and leave there where the new ones do; once a pass.
+
+        A cache whose rows were chosen, repeated or put in another order holds them as its mask of padding says.
+        """
         if self.k is not None:
             return
         self.cached = cache is not None
@@ -71,10 +76,29 @@ class Forward:
                     f"the cache holds {past} tokens from before apply_to, and keys of two encodings do not mix: "
                     "start with an empty cache"
                 )
+            known = self._rows(known[:, :past], padding)
             rows = max(known.shape[0], self.q.shape[0])
-            self.k = torch.cat([part.expand(rows, -1) for part in (known[:, :past], self.q)], dim=1)
+            self.k = torch.cat([part.expand(rows, -1) for part in (known, self.q)], dim=1)
         if cache is not None:
             setattr(cache, _ON_CACHE, self.k)
+
+    def _rows(self, known: Tensor, padding: Tensor | None) -> Tensor:
+        """Positions of the keys before, `[1 or batch, past]`, for the rows that the cache has now."""
+        if known.shape[0] == 1 or bool((known == known[:1]).all()):
+            return known[:1]
+        past, rows = known.shape[1], self.q.shape[0] if padding is None else padding.shape[0]
+        if known.shape[0] == rows and bool((known[:, -1:] + 1 == self.q[:, :1]).all()):
+            return known
+        if padding is not None and padding.shape[1] == past + self.q.shape[1]:
+            counted = Positions.padded(padding.bool()).q
+            if bool((counted[:, past:] == self.q).all()):
+                return counted[:, :past]
+        if known.shape[0] != rows:
+            raise InvalidArgument(
+                f"the cache was filled by {known.shape[0]} padded rows, and now has {rows}: give their attention_mask, "
+                "[batch, all keys], and no position_ids"
+            )
+        return known
 
     def own(self) -> Positions:
         """The new tokens among themselves, for a rotation."""
@@ -82,14 +106,22 @@ class Forward:
 
     def rotation(self, encoding: nn.Module) -> Any:
         """What an encoding turns the new queries and keys by."""
-        return self._once(
-            ("rotation", encoding), lambda: prepare(encoding, self.own(), training=self.training).rotation
-        )
+        return self._prepare(("rotation", encoding), encoding, self.own()).rotation
 
     def prepared(self, encoding: nn.Module, seen: Seen) -> Prepared:
         """All that an encoding has to say for the pairs that are seen."""
         positions = self._once(seen, lambda: self._positions(seen))
-        return self._once((encoding, seen), lambda: prepare(encoding, positions, training=self.training))
+        return self._prepare((encoding, seen), encoding, positions)
+
+    def _prepare(self, key: Any, encoding: nn.Module, positions: Positions) -> Prepared:
+        def make() -> Prepared:
+            generator = None if self.seed is None else torch.Generator().manual_seed(self.seed)
+            return prepare(encoding, positions, generator=generator, training=self.training)
+
+        # Checkpoints compute a layer again for its gradients, and must find all of it to compute.
+        if torch.is_grad_enabled() and any(weight.requires_grad for weight in encoding.parameters()):
+            return make()
+        return self._once(key, make)
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self.made:
@@ -142,6 +174,17 @@ class Forward:
         steady = (back[:, 1:] == back[:, :-1]) | (own[:, 1:] != own[:, :-1])
         whole = _runs(own)  # holes in a row would need a closer look
         return whole and bool((steady | (own[:, 1:] < 0)).all()) and bool((back >= 0)[own >= 0].all())
+
+
+def draws(encoding: nn.Module) -> bool:
+    """Whether an encoding draws random numbers while training, found by asking it; True where it can't be asked."""
+    generator = torch.Generator()
+    before, at = generator.get_state(), torch.arange(2, device="cpu")
+    try:
+        prepare(encoding, Positions(at, at), generator=generator, training=True)
+    except (InvalidArgument, RuntimeError):  # too small a table, or weights on another device
+        return True
+    return not torch.equal(before, generator.get_state())
 
 
 def _row(place: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,8 @@ from torch import Tensor, nn
 from lengthwise.compose import PerLayer
 from lengthwise.errors import InvalidArgument
 from lengthwise.hf.adapters.attention import NAME
-from lengthwise.hf.adapters.places import Forward
+from lengthwise.hf.adapters.hooks import Hook
+from lengthwise.hf.adapters.places import Forward, draws
 from lengthwise.positions import Positions
 from lengthwise.prepared import prepare
 from lengthwise.rotation import Rotation
@@ -75,18 +77,26 @@ def swap(model: Any, encoding: nn.Module, target_length: int | None, raw: bool) 
         setattr(module, name, value)
         undo.append(lambda: setattr(module, name, old))
 
-    last: list[Forward] = []
+    passes = threading.local()  # one model may serve several threads
+    random = any(map(draws, dict.fromkeys(each)))
 
     def start(position_ids: Tensor) -> Forward:
         # A model that asks once for each kind of layer is still in the same pass.
-        if not last or last[0].q is not position_ids:
-            last[:] = [Forward(position_ids, bool(decoder.training), target_length)]
-        return last[0]
+        last: Forward | None = getattr(passes, "last", None)
+        if last is None or last.q is not position_ids:
+            training = bool(getattr(passes, "training", decoder.training))
+            # Drawn once a pass: layers that are computed again for their gradients find the same positions.
+            seed = int(torch.randint(2**62, ())) if training and random else None
+            last = passes.last = Forward(position_ids, training, target_length, seed)
+        return last
+
+    def begin(module: nn.Module) -> None:
+        passes.last, passes.training = None, module.training
 
     def forget(module: nn.Module, given: tuple[Any, ...], out: Any) -> None:
-        last.clear()
+        passes.last = None
 
-    put(decoder, "rotary_emb", _Recorder(start, int(getattr(layers[0], "rotary_ndims", width))))
+    put(decoder, "rotary_emb", _Recorder(Hook(start), int(getattr(layers[0], "rotary_ndims", width))))
     if raw:
         config = copy.deepcopy(decoder.config)  # another model may share it
         config._attn_implementation_internal = NAME
@@ -95,11 +105,11 @@ def swap(model: Any, encoding: nn.Module, target_length: int | None, raw: bool) 
     for attention, own in zip(layers, each, strict=True):
         if hasattr(attention, "use_rope"):
             put(attention, "use_rope", "rotation" in sites(own) and not raw)
-        handle = attention.register_forward_pre_hook(_before(own, raw), with_kwargs=True)
+        handle = attention.register_forward_pre_hook(Hook(_before(own, raw)), with_kwargs=True)
         undo.append(handle.remove)
-    place = _place_rows(decoder.forward, last.clear)
+    place = Hook(_place_rows(decoder.forward, begin))
     undo.append(decoder.register_forward_pre_hook(place, with_kwargs=True).remove)
-    undo.append(decoder.register_forward_hook(forget).remove)
+    undo.append(decoder.register_forward_hook(Hook(forget)).remove)
     return undo
 
 
@@ -110,7 +120,8 @@ def _before(encoding: nn.Module, raw: bool) -> Callable[..., Any]:
         places = kwargs["position_embeddings"]
         forward: Forward = places.forward
         if raw:
-            forward.meet(next((kwargs[name] for name in _CACHES if kwargs.get(name) is not None), None))
+            cache = next((kwargs[name] for name in _CACHES if kwargs.get(name) is not None), None)
+            forward.meet(cache, getattr(kwargs.get("attention_mask"), "padding", None))
             return args, {**kwargs, "lengthwise": (encoding, forward)}
         if "rotation" not in sites(encoding):
             return args, {**kwargs, "position_embeddings": tuple(places)}
@@ -131,12 +142,12 @@ def _factors(rotation: Rotation) -> tuple[Tensor, Tensor]:
     return cos, sin
 
 
-def _place_rows(forward: Callable[..., Any], begin: Callable[[], None]) -> Callable[..., Any]:
+def _place_rows(forward: Callable[..., Any], begin: Callable[[nn.Module], None]) -> Callable[..., Any]:
     """Rows of a padded batch count from their first real token, also where the caller gave no positions."""
     names = list(inspect.signature(forward).parameters)
 
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        begin()
+        begin(module)
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         mask = given.get("attention_mask")
         if given.get("position_ids") is None and isinstance(mask, Tensor) and mask.dim() == 2:

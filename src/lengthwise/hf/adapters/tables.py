@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lengthwise.encodings.learned import Learned
 from lengthwise.errors import InvalidArgument
+from lengthwise.hf.adapters.hooks import Hook
 from lengthwise.positions import Positions
 from lengthwise.prepared import prepare
 from lengthwise.sites import sites
@@ -51,20 +52,19 @@ def swap(model: Any, encoding: nn.Module, target_length: int | None, raw: bool) 
         )
     place = _lookup(model)
     undo: list[Callable[[], None]] = []
-    width, like = place.weight.shape[1], place.weight
 
-    def look_up(position_ids: Tensor) -> Tensor:
+    def look_up(own: Any, position_ids: Tensor) -> Tensor:
         at = Positions(position_ids, position_ids, target_length=target_length)
-        ready = prepare(encoding, at, training=bool(place.training))
-        nothing = torch.zeros(*position_ids.shape, width, dtype=like.dtype, device=like.device)
+        ready = prepare(encoding, at, training=bool(own.training))
+        nothing = own.weight.new_zeros(*position_ids.shape, own.weight.shape[1], requires_grad=False)
         return nothing if ready.embed is None else ready.embed(nothing)
 
-    def of_mask(attention_mask: Tensor, cache_length: int = 0, position_ids: Tensor | None = None) -> Tensor:
+    def of_mask(own: Any, attention_mask: Tensor, cache_length: int = 0, position_ids: Tensor | None = None) -> Tensor:
         if position_ids is None:
             position_ids = Positions.padded(attention_mask.bool()).q[:, cache_length:]
-        return look_up(position_ids.clamp(min=0).long())  # OPT says -1 where there is padding
+        return look_up(own, position_ids.clamp(min=0).long())  # OPT says -1 where there is padding
 
-    place.forward = of_mask if model.config.model_type == "opt" else look_up
+    place.forward = Hook(of_mask if model.config.model_type == "opt" else look_up, place)
     undo.append(lambda: delattr(place, "forward"))
     longest = getattr(encoding, "max_position", None) or target_length
     for module in model.modules():
