@@ -157,3 +157,15 @@ def test_a_bias_that_follows_the_length_does_so_under_a_second_method(chain: str
     fixed = lw.build(f"alibi + {chain.format('interpolate(factor=3)')}", DIMS)
     torch.testing.assert_close(follows.logit_bias(at).dense(), fixed.logit_bias(at).dense())
     assert not torch.equal(follows.logit_bias(at.with_target(8)).dense(), follows.logit_bias(at).dense())
+
+
+@pytest.mark.parametrize("by", ["a", None, True, math.nan, math.inf, torch.tensor(math.nan), [1, 2]])
+def test_keys_are_moved_by_numbers_only(by: object) -> None:
+    with pytest.raises(lw.InvalidArgument, match="by is how far keys move"):
+        lw.extension.move_keys(torch.ones(1, 1, 3, 8), lw.Rotary(8), by)  # pyright: ignore[reportArgumentType]
+
+
+def test_keys_are_moved_by_a_tensor_of_one_number_as_by_the_number() -> None:
+    keys = torch.randn(1, 1, 3, 8, generator=torch.Generator().manual_seed(0))
+    one, other = (lw.extension.move_keys(keys, lw.Rotary(8), by) for by in (torch.tensor(3), 3))
+    assert torch.equal(one, other)

@@ -213,4 +213,4 @@ def test_gemma_4_has_heads_of_two_widths() -> None:
     encoding: Any = encoding_from_config(AutoConfig.for_model("gemma4_text"))
     assert repr(encoding[0]) == "Rotary(head_dim=256, base=10000, fraction=1, layout='half')"
     wide = "Rotary(head_dim=512, base=1e+06, fraction=1, layout='half')"
-    assert repr(encoding[5]) == f"{wide} + Proportional(fraction=0.25, factor=1.0)"
+    assert repr(encoding[5]) == f"{wide} + Proportional(fraction=0.25)"

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import importlib.util
 import pickle
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.hf.models import VOCABULARY, make
 from torch import Tensor
 
 import lengthwise as lw
-from lengthwise.hf import apply_to
+from lengthwise.hf import apply_to, encoding_from_config
+
+pytest.importorskip("transformers")
+spec = importlib.util.spec_from_file_location("hf_test_models", Path(__file__).parent / "models.py")
+assert spec is not None
+assert spec.loader is not None
+models: Any = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
+spec.loader.exec_module(models)
+VOCABULARY, make = models.VOCABULARY, models.make
 
 DIMS = lw.Dims(dim=32, heads=4, head_dim=8, layers=3, max_length=64, kv_heads=2, trained_length=16)
 
@@ -165,3 +175,45 @@ def test_threads_do_not_see_each_others_positions(ids: Tensor) -> None:
         for thread in threads:
             thread.join()
     assert not wrong
+
+
+CONFIG: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 256,
+    "rope_theta": 10000.0,
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+}
+STRANGE = ["abc", True, False, [], [1], {"a": 1}, 0, -1, 2.5, float("nan"), float("inf"), 10**30, b"x", object()]
+BESIDE = ["head_dim", "rope_parameters", "layer_types", "layer_rope_theta", "rope_scaling_layers", "per_layer_config"]
+BESIDE += ["partial_rotary_factor", "rotary_dim", "sliding_window_pattern", "no_rope_layers", "no_rope_layer_interval"]
+
+
+@pytest.mark.filterwarnings("ignore::lengthwise.hf.rope.ConfigNote")
+@pytest.mark.parametrize("kind", ["llama", "smollm3", "gemma3_text", "phi", "gpt2", "falcon"])
+def test_a_config_with_a_strange_value_is_read_or_refused_in_words(kind: str) -> None:
+    # Any other error ends the test.
+    for key in [*CONFIG, *BESIDE]:
+        for value in STRANGE:
+            with contextlib.suppress(lw.errors.LengthwiseError):
+                encoding_from_config({**CONFIG, "model_type": kind, key: value})
+
+
+@pytest.mark.filterwarnings("ignore::lengthwise.hf.rope.ConfigNote")
+@pytest.mark.parametrize(
+    "key", ["factor", "original_max_position_embeddings", "beta_fast", "mscale", "attention_factor"]
+)
+def test_rope_settings_with_a_word_for_a_number_are_refused(key: str) -> None:
+    scaling = CONFIG["rope_scaling"] | {key: "abc"}
+    with pytest.raises(lw.InvalidArgument, match="abc"):
+        encoding_from_config({**CONFIG, "rope_scaling": scaling})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("hidden_size", "abc"), ("num_attention_heads", False), ("layer_types", True)]
+)
+def test_a_value_of_another_kind_is_told_by_its_key(key: str, value: object) -> None:
+    with pytest.raises(lw.InvalidArgument, match=f"{key} must be .* not {value!r}"):
+        encoding_from_config({**CONFIG, key: value})

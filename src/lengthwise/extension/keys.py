@@ -8,6 +8,7 @@ multiplied again. For caches that drop or join parts: each key keeps what it say
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def move_keys(
         True
     """
     _check(encoding)
-    place = by if isinstance(by, Tensor) else torch.full((keys.shape[2],), by, device=keys.device)
+    place = _place(by, keys)
     at = Positions(place, place, causal=False)
     given: Any = encoding
     spectrum: Spectrum | None = getattr(encoding, "spectrum", None)
@@ -57,6 +58,15 @@ def move_keys(
     if hasattr(encoding, "rotation_by"):
         return given.rotation_by(plain, at).k(keys)
     return given.with_spectrum(plain).rotation(at).k(keys)
+
+
+def _place(by: int | Tensor, keys: Tensor) -> Tensor:
+    if isinstance(by, Tensor) and by.dim() > 0:
+        return by
+    number: Any = by.item() if isinstance(by, Tensor) else by
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        raise InvalidArgument(f"by is how far keys move, a number or a tensor of positions, not {by!r}")
+    return torch.full((keys.shape[2],), number, device=keys.device)
 
 
 def _check(encoding: nn.Module) -> None:

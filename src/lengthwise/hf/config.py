@@ -16,7 +16,7 @@ from lengthwise.encodings.none import NoPE
 from lengthwise.encodings.rotary import Rotary
 from lengthwise.encodings.t5 import T5Bias
 from lengthwise.encodings.temperature import QueryTemperature
-from lengthwise.errors import InvalidArgument
+from lengthwise.errors import InvalidArgument, LengthwiseError
 from lengthwise.extension.extend import extend
 from lengthwise.extension.interpolate import Interpolate
 from lengthwise.extension.proportional import Proportional
@@ -58,6 +58,7 @@ def encoding_from_config(config: Any, *, bidirectional: bool | None = None, text
         Rotary(head_dim=128, base=500000, fraction=1, layout='half') + Interpolate(factor=4.0)
     """
     flat = text_config(config)
+    sizes.check_kinds(flat)
     check_axes(flat.get("rope_parameters"))
     name = families.check(flat.get("model_type"))
     if name in families.T5:
@@ -71,7 +72,15 @@ def encoding_from_config(config: Any, *, bidirectional: bool | None = None, text
         return T5Bias(sizes.need(flat, "heads"), buckets, farthest or 128, bidirectional=bidirectional)
     if bidirectional is not None:
         raise InvalidArgument(f"{name!r} has one encoding, whether bidirectional or not: leave the argument away")
-    return _of(flat, name, text_only)
+    try:
+        return _of(flat, name, text_only)
+    except LengthwiseError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise InvalidArgument(
+            f"this config of {name!r} holds a value of a kind that its key can't have, or too few in a list: "
+            f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def first_row(config: Any) -> int:

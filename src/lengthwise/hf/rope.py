@@ -105,7 +105,12 @@ def read_method(settings: Mapping[str, Any], lengths: Lengths) -> Method | None:
     for key in kind.required:
         if settings.get(key) is None:
             raise InvalidArgument(f"rope settings of type {name!r} need {key!r}, and have {dict(settings)}")
-    return kind.read(settings, lengths)
+    try:
+        return kind.read(settings, lengths)
+    except InvalidArgument:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"rope settings of type {name!r} hold a value of another kind: {error}") from error
 
 
 def original_length(settings: Mapping[str, Any], lengths: Lengths) -> int:

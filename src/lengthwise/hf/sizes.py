@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lengthwise.dims import Dims
@@ -52,6 +53,37 @@ def need(config: Config, size: str) -> Any:
     return found
 
 
+_MAPPINGS = ("rope_scaling", "rope_parameters", "attn_config", "per_layer_config")
+_LISTS = ("layer_types", "no_rope_layers", "layer_rope_theta", "rope_scaling_layers", "mlp_layer_types")
+
+
+def check_kinds(config: Config) -> None:
+    """Raise `InvalidArgument` for a value that is of another kind than its key, such as a word for a number."""
+    for size in ("dim", "heads", "layers", "max_length", "head_dim", "theta", "fraction"):
+        for name in _NAMES[size]:
+            value, whole = config.get(name), size not in ("theta", "fraction")
+            if value is None or _number(value, whole):
+                continue
+            raise InvalidArgument(f"{name} must be {'a whole number above 0' if whole else 'a number'}, not {value!r}")
+    for name in ("qk_rope_head_dim", "rotary_dim"):
+        if config.get(name) is not None and not _number(config[name], True):
+            raise InvalidArgument(f"{name} must be a whole number above 0, not {config[name]!r}")
+    for names, kind, said in ((_MAPPINGS, Mapping, "a dictionary"), (_LISTS, Sequence, "a list")):
+        for name in names:
+            value: Any = config.get(name)
+            if value and (not isinstance(value, kind) or isinstance(value, str | bytes)):
+                raise InvalidArgument(f"{name} must be {said}, not {value!r}")
+    for size, most in (("layers", 100_000), ("dim", 2**31), ("heads", 2**31), ("head_dim", 2**31)):
+        if (lookup(config, size) or 0) > most:
+            raise InvalidArgument(f"{_NAMES[size][0]} of {lookup(config, size)} is more than any model has")
+
+
+def _number(value: Any, whole: bool) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and (not whole or (value > 0 and value == int(value)))
+
+
 def head_dim(config: Config) -> int:
     """Width of what is rotated as one head; of multi-head latent attention, the part that has positions."""
     latent = config.get("qk_rope_head_dim")
@@ -97,6 +129,7 @@ def dims_from_config(config: Any) -> Dims:
         Dims(dim=64, heads=4, head_dim=16, layers=2, max_length=2048, kv_heads=4, trained_length=2048)
     """
     flat = text_config(config)
+    check_kinds(flat)
     check(flat.get("model_type"))
     heads = need(flat, "heads")
     inner = flat.get("attn_config") or {}
