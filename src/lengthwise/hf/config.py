@@ -55,7 +55,7 @@ def encoding_from_config(config: Any, *, bidirectional: bool | None = None, text
         >>> config = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0,
         ...           "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
         >>> encoding_from_config(config)
-        Rotary(head_dim=128, base=500000, fraction=1, layout='half') + Interpolate(factor=4.0)
+        Rotary(head_dim=128, base=500000, fraction=1, layout='half') + Interpolate(factor=4)
     """
     flat = text_config(config)
     sizes.check_kinds(flat)
