@@ -36,6 +36,7 @@ bench: .venv/dev
 
 conformance: .venv/dev
 	$(BIN)/python -m lengthwise.testing $(ARGS)
+	$(BIN)/python -m pytest -m slow
 
 docs: .venv/dev
 	$(BIN)/python tools/write_docs.py

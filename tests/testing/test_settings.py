@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 
+
+@pytest.mark.slow
 def test_settings_combinations_and_numbers_of_heads_keep_the_contract(
     kit: Callable[[str], dict[str, dict[str, str]]],
 ) -> None:
