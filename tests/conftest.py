@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType
@@ -12,6 +13,10 @@ import jaxtyping
 import pytest
 import torch
 from beartype import beartype
+
+# A job that a shell put into the background ignores Ctrl-C, and tests that press it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def check_tensors(function: FunctionType) -> FunctionType:
