@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -20,8 +18,7 @@ from lengthwise.files import write_whole
 from lengthwise.lab.experiment import Experiment
 from lengthwise.lab.statistics import Interval, mean_interval
 from lengthwise.report.colours import OUTLINES, Style, styles
-from lengthwise.report.page import json_in_html, vega
-from lengthwise.report.theme import FONT, theme_config
+from lengthwise.report.frame import render
 
 FORMAT = 1
 PROBED = (("position", "linear"), ("position", "mlp"), ("distance", "linear"), ("distance", "mlp"))
@@ -170,34 +167,17 @@ def write_analysis_page(groups: Sequence[Group], path: Path, *, command: str | N
             figures[name] = {key: value for key, value in figure.spec.items() if key not in ("config", "$schema")}
             shown.append({"id": name, "title": figure.title, "caption": figure.caption})
         parts.append({"title": group.title, "about": _about(group), "figures": shown, "legend": _legend(group, look)})
-    folder = files("lengthwise.report")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     models = sum(len(group.models) for group in groups)
-    text = environment.from_string((folder / "analysis.html").read_text(encoding="utf-8")).render(
+    text = render(
+        "analysis.html",
         title="What models do with positions",
         overview=f"{_count(models, 'trained model')}.",
+        figures=figures,
         parts=parts,
         command=command,
-        font=FONT,
-        css=(folder / "page.css").read_text(encoding="utf-8"),
-        script=(folder / "page.js").read_text(encoding="utf-8"),
-        vega=vega(),
-        data=json_in_html({"figures": figures, "texts": {}, "themes": {name: _theme(name) for name in _THEMES}}),
     )
     write_whole(path, text.encode("utf-8", "backslashreplace"))
     return path
-
-
-_THEMES = ("light", "dark")
-
-
-def _theme(name: Any) -> dict[str, Any]:
-    config = theme_config(name)
-    colour = config["legend"]["labelColor"]
-    header = {"labelColor": colour, "titleColor": colour, "labelFontSize": 12}
-    return {**config, "legend": {"disable": True}, "header": header}
 
 
 def _legend(group: Group, look: Mapping[str, Style]) -> list[dict[str, str]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import altair as alt
-import jinja2
 
 from lengthwise.files import write_whole
 from lengthwise.lab.extend_store import UNTOUCHED
@@ -17,9 +15,8 @@ from lengthwise.lab.statistics import ENOUGH_SEEDS
 from lengthwise.report.colours import Style, styles
 from lengthwise.report.comparison import Comparison
 from lengthwise.report.extension import Panel, markdown, overview
-from lengthwise.report.page import json_in_html, vega
+from lengthwise.report.frame import render
 from lengthwise.report.tables import Cell, Column
-from lengthwise.report.theme import FONT, theme_config
 from lengthwise.report.verdict import RULE
 
 TITLE = "Extensions of trained models past their length"
@@ -57,24 +54,19 @@ def render_extensions(shown: Sequence[Panel], *, command: str | None = None) -> 
     summaries = overviews(shown)
     texts = {f"markdown-{number}": panel.to_markdown() for number, panel in enumerate(shown)}
     texts |= {f"overview-{number}": markdown("encoding", one.columns, one.rows) for number, one in enumerate(summaries)}
-    data = {"figures": figures, "texts": texts, "themes": {name: theme_config(name) for name in ("light", "dark")}}
-    folder = files("lengthwise.report")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string((folder / "extension.html").read_text(encoding="utf-8")).render(
+    return render(
+        "extension.html",
         title=TITLE,
+        overview="Nothing was trained again: every method reads the weights of the untouched model.",
+        figures=figures,
+        texts=texts,
+        changes={},
         panels=shown,
         overviews=summaries,
         command=command,
         rule=RULE,
         enough=ENOUGH_SEEDS,
         brought_out=BROUGHT_OUT,
-        font=FONT,
-        css=(folder / "page.css").read_text(encoding="utf-8"),
-        script=(folder / "page.js").read_text(encoding="utf-8"),
-        vega=vega(),
-        data=json_in_html(data),
     )
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-import jinja2
-import vl_convert
 
 from lengthwise.files import write_whole
 from lengthwise.lab.result import Result
 from lengthwise.lab.statistics import ENOUGH_SEEDS
 from lengthwise.report.colours import styles
 from lengthwise.report.comparison import RESAMPLING_SEED, comparisons
+from lengthwise.report.frame import render
 from lengthwise.report.sections import Section, duration, section
-from lengthwise.report.theme import FONT, theme_config
 from lengthwise.report.verdict import RULE
 
 TITLE = "Positional encodings past the trained length"
@@ -66,30 +61,18 @@ def render_page(
     groups = comparisons(results)
     look = styles(name for group in groups for name in group.encodings)
     sections = [section(group, look, (summaries or {}).get(group.task, "")) for group in groups]
-    folder = files("lengthwise.report")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string((folder / "page.html").read_text(encoding="utf-8")).render(
+    return render(
+        "page.html",
         title=title or TITLE,
         overview=_overview(results, sections),
+        figures=_figures(sections),
+        texts=_texts(sections),
         sections=sections,
         command=command,
         rule=RULE,
         enough=ENOUGH_SEEDS,
         resampling_seed=RESAMPLING_SEED,
-        font=FONT,
-        css=(folder / "page.css").read_text(encoding="utf-8"),
-        script=(folder / "page.js").read_text(encoding="utf-8"),
-        vega=vega(),
-        data=json_in_html(_data(sections)),
     )
-
-
-def vega() -> str:
-    """Vega, Vega-Lite and vega-embed as one script that sets `vegaEmbed`."""
-    # None asks for the bundle that vl_convert keeps ready; its stubs want a snippet, which costs seconds a page.
-    return vl_convert.javascript_bundle(None)  # pyright: ignore[reportArgumentType]
 
 
 def _overview(results: Sequence[Result], sections: Sequence[Section]) -> str:
@@ -101,22 +84,18 @@ def _overview(results: Sequence[Result], sections: Sequence[Section]) -> str:
     return f"{words}; {duration(seconds)} of computing in all."
 
 
-def _data(sections: Sequence[Section]) -> dict[str, Any]:
-    """What the page's script reads: figures and texts to copy by the id of their element, and the themes."""
-    figures = {
+def _figures(sections: Sequence[Section]) -> dict[str, Any]:
+    """Figures by the id of their element."""
+    return {
         f"figure-{number}-{place}": figure.spec
         for number, part in enumerate(sections, 1)
         for place, figure in enumerate((part.main, *part.others))
     }
+
+
+def _texts(sections: Sequence[Section]) -> dict[str, str]:
+    """Tables to copy."""
     texts: dict[str, str] = {}
     for number, part in enumerate(sections, 1):
         texts |= {f"markdown-{number}": part.table.to_markdown(), f"csv-{number}": part.table.to_csv()}
-    # The page has one legend for all figures of a section.
-    themes = {name: {**theme_config(name), "legend": {"disable": True}} for name in ("light", "dark")}
-    return {"figures": figures, "texts": texts, "themes": themes}
-
-
-def json_in_html(data: Mapping[str, Any]) -> str:
-    """JSON that can't end the script element it stands in, whatever its strings hold."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return texts

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import altair as alt
-import jinja2
-import vl_convert
 
 from lengthwise.files import write_whole
 from lengthwise.report.colours import OUTLINES, Style, styles
 from lengthwise.report.figures import FOCUS
-from lengthwise.report.theme import FONT, theme_config
+from lengthwise.report.frame import render
 
 
 @dataclass(frozen=True)
@@ -102,22 +98,14 @@ def render_stretch(page: StretchPage) -> str:
         *(by_depth(one, page.trained) for one in page.retrievals),
     ]
     figures = {f"figure-1-{number}": _spec(chart) for number, chart in enumerate(charts)}
-    themes = {name: {**theme_config(name), "legend": {"disable": True}} for name in ("light", "dark")}
-    data = {"figures": figures, "texts": {"markdown-1": _markdown(page)}, "themes": themes}
-    folder = files("lengthwise.report")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return environment.from_string((folder / "stretch.html").read_text(encoding="utf-8")).render(
+    return render(
+        "stretch.html",
+        title=page.title,
+        overview=page.overview,
+        figures=figures,
+        texts={"markdown-1": _markdown(page)},
         page=page,
         legend=[_key(line.label, look[line.label]) for line in page.lines],
-        font=FONT,
-        css=(folder / "page.css").read_text(encoding="utf-8"),
-        script=(folder / "page.js").read_text(encoding="utf-8"),
-        vega=vl_convert.javascript_bundle(None),  # pyright: ignore[reportArgumentType] # None: the bundle at hand
-        # JSON that can't end the script element it stands in.
-        data=text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
     )
 
 

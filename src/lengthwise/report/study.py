@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import altair as alt
-import jinja2
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -19,9 +17,8 @@ from lengthwise.files import write_whole
 from lengthwise.lab.result import Result
 from lengthwise.lab.statistics import mean_interval
 from lengthwise.report.colours import OUTLINES, Style, styles
-from lengthwise.report.page import json_in_html, vega
+from lengthwise.report.frame import render
 from lengthwise.report.sections import duration
-from lengthwise.report.theme import FONT, theme_config
 from lengthwise.studies.attention import Series
 from lengthwise.studies.claims import Claim, claims
 from lengthwise.studies.outcome import (
@@ -131,15 +128,12 @@ def write_study_page(found: Findings, path: Path, *, command: str | None = None)
         figures[f"figure-{number}"] = _spec(accuracy_figure(found.study, rows, dataset.name, style))
         weak = sorted({arm for arm, trials in rows.items() if any(one.undertrained for one in trials)})
         parts.append({"id": f"figure-{number}", "name": dataset.name, "task": dataset.small, "weak": ", ".join(weak)})
-    themes = {name: {**theme_config(name), "legend": {"disable": True}} for name in ("light", "dark")}
-    folder = files("lengthwise.report")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     seconds = sum(one.seconds for one in found.scores)
-    text = environment.from_string((folder / "study.html").read_text(encoding="utf-8")).render(
+    text = render(
+        "study.html",
         title=f"{found.study.title}, repeated {found.study.scale}",
         overview=f"{len(found.scores)} of {len(found.study.trials)} trials; {duration(seconds)} of computing in all.",
+        figures=figures,
         arms=[
             {"label": arm, "spec": spec, "colour": style[arm].colour, "path": OUTLINES[style[arm].shape]}
             for arm, spec in found.study.arms.items()
@@ -157,11 +151,6 @@ def write_study_page(found: Findings, path: Path, *, command: str | None = None)
         variants=[variant for variant in ("true", "authors") if f"figure-attention-{variant}" in figures],
         trained=f"{TRAINED:.0%}",
         command=command,
-        font=FONT,
-        css=(folder / "page.css").read_text(encoding="utf-8"),
-        script=(folder / "page.js").read_text(encoding="utf-8"),
-        vega=vega(),
-        data=json_in_html({"figures": figures, "texts": {}, "themes": themes}),
     )
     write_whole(path, text.encode("utf-8", "backslashreplace"))
     return path

@@ -47,6 +47,7 @@ def theme_config(theme: Theme) -> dict[str, Any]:
             "symbolStrokeWidth": 2,
             "labelLimit": 320,
         },
+        "header": {"labelColor": strong, "titleColor": strong, "labelFontSize": 12},
         "rule": {"color": soft},
         "text": {"color": strong},
         "title": {"color": strong},
