@@ -16,10 +16,10 @@ class Dims:
         heads: number of query heads.
         head_dim: width of one head; `dim // heads` where not given.
         layers: number of layers.
-        max_length: longest sequence in tokens; only learned tables need it.
+        max_length: longest sequence in tokens; learned tables need it, and it stands for `trained_length`.
         kv_heads: number of key and value heads, for rotations that differ between heads; `heads` where not given.
-        trained_length: longest sequence in training, for an encoding whose settings follow it; `max_length` where not
-            given.
+        trained_length: longest sequence in training, for an encoding whose settings follow it and for extensions, as
+            their `original_length`; `max_length` where not given.
 
     Raises:
         InvalidArgument: a size is not a positive whole number, `heads` does not divide `dim` and `head_dim` was not

@@ -185,3 +185,22 @@ def test_a_folder_with_and_without_weights(tmp_path: Path) -> None:
 )
 def test_other_encodings_are_told_what_a_longer_context_does(config: dict[str, object], words: str) -> None:
     assert words in str(audit(config, to=512))
+
+
+def test_the_two_dictionaries_of_versions_4_and_5_may_differ_in_where_the_base_stands() -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 256,
+        "original_max_position_embeddings": 128,
+        "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0},
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+        "rope_theta": 10000.0,
+    }
+    found = audit(config, to=512)
+    assert [one.code for one in found.findings if one.code == "two-dictionaries"] == []
+    assert found.trained == 128
+    config["rope_scaling"] = {"rope_type": "linear", "factor": 4.0}
+    assert "two-dictionaries" in [one.code for one in audit(config, to=512).findings]

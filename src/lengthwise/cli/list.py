@@ -16,6 +16,7 @@ from lengthwise.extension.method import CHANGES, changes
 from lengthwise.extension.registry import extensions
 from lengthwise.patterns import patterns
 from lengthwise.sites import SITES
+from lengthwise.studies import studies
 from lengthwise.tasks import tasks
 
 WORDS = {
@@ -57,9 +58,11 @@ class List:
             for row in rows:
                 out.print(f"{row[0]:<{name}}  {_cut(row[1], out.width - name - 2)}", highlight=False)
             out.print()
+        rows = [(name, summary(make)) for name, make in studies.items()]
+        out.print(_table(("study", "what it asks"), rows, long=1))
         rows = [(name, summary(type(backend))) for name, backend in backends.items()]
         out.print(_table(("attention backend", "what it is"), rows, long=1))
-        for registry in (encodings, extensions, patterns, tasks, backends):
+        for registry in (encodings, extensions, patterns, tasks, studies, backends):
             for error in registry.broken.values():
                 print(f"lengthwise: {error}", file=sys.stderr)
         return 0

@@ -18,8 +18,8 @@ from lengthwise.compose import PerLayer
 from lengthwise.dims import Dims
 from lengthwise.encodings.registry import encodings, example
 from lengthwise.errors import InvalidArgument, UnknownName, nearest
-from lengthwise.extension.extend import applies
-from lengthwise.extension.method import changes
+from lengthwise.extension.extend import applies, extend
+from lengthwise.extension.method import Method, changes
 from lengthwise.extension.registry import extensions
 from lengthwise.patterns import patterns
 from lengthwise.sites import CLAIMS, cached_keys, claims, direction, sites
@@ -90,7 +90,7 @@ class Show:
         dims = Dims(self.dim, self.heads, max_length=128)
         method = build_method(kind.example if self.name == name else self.name, dims)
         taking = [one for one in encodings if applies(build(example(one), dims), kind)]
-        kept = ", ".join(sorted(claim.replace("_", " ") for claim in kind.preserves))
+        kept = ", ".join(claim.replace("_", " ") for claim in _kept(taking, method, dims))
         out.print(f"{self.name}  ({kind.__module__}.{kind.__name__})", style="bold")
         out.print(f"{summary(kind)}.\n", soft_wrap=True)
         rows = [
@@ -202,6 +202,21 @@ class Show:
 
 def _ends(lengths: Sequence[int]) -> str:
     return f"{min(lengths)} to {max(lengths)}"
+
+
+def _kept(names: Sequence[str], method: Method, dims: Dims) -> list[str]:
+    """Claims that every encoding keeps that made them, among those that can take the method with these settings."""
+    made: set[str] = set()
+    lost: set[str] = set()
+    for name in names:
+        plain = build(example(name), dims)
+        try:
+            after = claims(extend(plain, method))
+        except InvalidArgument:
+            continue
+        made |= claims(plain)
+        lost |= claims(plain) - after
+    return sorted(made - lost)
 
 
 def parameters(made: Callable[..., object]) -> str:

@@ -31,7 +31,9 @@ def check_config(config: Mapping[str, Any]) -> list[Finding]:
 
 def _of_config(config: Mapping[str, Any]) -> Iterator[Finding]:
     new, old = config.get("rope_parameters"), config.get("rope_scaling")
-    if new and old and dict(new) != dict(old):
+    # Version 4 has rope_theta beside its dictionary, where version 5 has it inside.
+    apart = {key for one in (new, old) for key in (one or ()) if key != "rope_theta"}
+    if new and old and any(dict(new).get(key) != dict(old).get(key) for key in apart):
         yield Finding(
             "two-dictionaries",
             "error",

@@ -165,7 +165,7 @@ def rank_rows(found: Findings, category: str | None) -> list[list[str]]:
     ]
     key = category or "all"
     theirs = found.study.published.get("mean_reciprocal_rank", {}).get(key)
-    if theirs is not None and rows:
+    if theirs is not None and rows and set(theirs) == set(found.study.ranked):  # ranks among others say nothing
         rows.append(["published", *(f"{theirs[arm]:.3f}" for arm in found.study.ranked)])
     return rows
 

@@ -147,7 +147,9 @@ class Agreement:
 def agreement(
     study: Study, scores: Sequence[Scored], published: Mapping[str, Mapping[str, float]], category: str | None = None
 ) -> Agreement | None:
-    """How far the order of the arms within each dataset is the published one; None where no dataset has all arms.
+    """How far the order of the arms within each dataset is the published one; None where too little can be ordered.
+
+    That is fewer than 3 arms, which any chance orders right, or fewer than 2 datasets with all of them.
 
     Args:
         study: says which arms are ranked.
@@ -165,7 +167,7 @@ def agreement(
         theirs = [published[name][arm] for arm in study.ranked]
         if len(set(ours.tolist())) > 1 and len(set(theirs)) > 1:  # all alike have no order
             found.append(float(np.corrcoef(rankdata(ours), rankdata(theirs))[0, 1]))
-    if not found:
+    if len(found) < 2 or len(study.ranked) < 3:
         return None
     values = np.array(found)
     draws = values[np.random.default_rng(0).integers(len(values), size=(2000, len(values)))].mean(axis=1)

@@ -125,6 +125,10 @@ def _config(source: Source, config: Any, parameters: dict[str, Any], target: int
         if "rope_theta" in parameters:
             data["rope_theta"] = parameters["rope_theta"]
     if parameters.get("rope_type") not in GROWS:
+        if "original_max_position_embeddings" not in parameters:  # the type does not hold the trained length itself
+            text = config.get_text_config()
+            trained = getattr(text, "original_max_position_embeddings", None) or text.max_position_embeddings
+            data["original_max_position_embeddings"] = trained
         data["max_position_embeddings"] = target
     return data
 

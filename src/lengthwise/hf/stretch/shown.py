@@ -65,15 +65,17 @@ def verdict(outcome: Outcome) -> str:
     """The outcome in a few sentences."""
     winner, trained = outcome.row(outcome.winner), outcome.plan.trained
     first = next(row for row in outcome.rows if row.label != UNTOUCHED)
-    words = [f"Use {winner.label}: perplexity {_number(winner.perplexity[-1])} at the far end"]
+    loss = outcome.untouched_is_better
+    keep = loss is not None and loss >= 0.005
+    advice = "The model is better left as it is. Of the methods" if keep else "Use"
+    words = [f"{advice} {winner.label}: perplexity {_number(winner.perplexity[-1])} at the far end"]
     if any(row.label == UNTOUCHED for row in outcome.rows):
         words[0] += f", {_number(outcome.row(UNTOUCHED).perplexity[-1])} untouched"
     if winner.cost is not None:
         words[0] += f"; within {trained} tokens it {_costs(winner.cost)}"
     words[0] += "."
-    loss = outcome.untouched_is_better
-    if loss is not None and loss >= 0.005:
-        words.append(f"But this text gives no reason to: past {trained} the untouched model is better by {loss:.2f} %.")
+    if keep:
+        words.append(f"Past {trained} the untouched model is better by {loss:.2f} % on this text.")
     if winner is not first:
         words.append(f"{first.label} is as good past {trained}, and retrieves or costs no better.")
     ties = [
