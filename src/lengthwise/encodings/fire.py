@@ -88,7 +88,7 @@ class FIRE(nn.Module):
         x = self.unit(q, k)
         wide = x.dtype  # a bias is never narrower than float32, whatever autocast would do
         with torch.autocast(x.device.type, enabled=False):
-            # Pairs lie side by side in memory, and heads come first: a quarter of the time of the other way round.
+            # Pairs lie side by side in memory, and heads come first: on one thread a quarter of the time.
             flat = x.reshape(1, -1)
             inner = torch.addcmul(self.hidden_bias.to(wide)[:, None], self.hidden_weight.to(wide)[:, None], flat)
             values = torch.addmm(self.head_bias.to(wide)[:, None], self.head_weight.to(wide), inner.relu_())
