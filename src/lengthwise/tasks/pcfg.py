@@ -46,7 +46,16 @@ class Pcfg(Framed):
     )
     family: ClassVar[str] = "reasoning and composition"
     datasets: ClassVar[Sequence[Dataset]] = (
-        Dataset("PCFG", "SCAN_and_PCFG", "pcfg(symbols=520)", span(1, 8), span(9, 35), "pcfg", span(1, 4), span(5, 8)),
+        Dataset(
+            "PCFG",
+            "SCAN_and_PCFG",
+            "pcfg(symbols=520)",
+            span(1, 8),
+            span(9, 35),
+            small="pcfg(symbols=10, longest=32)",
+            small_trained=span(1, 3),
+            small_tested=span(4, 6),
+        ),
     )
 
     symbols: int = 26
