@@ -75,6 +75,7 @@ def test_a_sequence_sees_itself_and_what_came_before() -> None:
     assert Positions.sequence(3).q.tolist() == [0, 1, 2]
     assert seen(Positions.sequence(3)) == [[0], [0, 1], [0, 1, 2]]
     assert Positions.sequence(3, causal=False).visible() is None
+    assert Positions.step(7).visible() is None  # the last token of all
 
 
 def test_a_step_is_the_last_rows_of_the_sequence() -> None:

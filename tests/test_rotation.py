@@ -259,6 +259,37 @@ def test_large_tensors_go_by_memory_and_keep_nothing_of_their_size_for_the_gradi
     close(out.detach(), by_matrices(x.detach(), angles, "half"))
 
 
+@both_layouts
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rotary_dim", [8, 6])
+def test_a_few_queries_and_keys_turned_together_are_those_turned_apart_bit_for_bit(
+    layout: Layout, dtype: torch.dtype, rotary_dim: int
+):
+    angles = angles_of(torch.tensor([700, 701]), rotary_dim)
+    q, k = normal(2, 6, 2, 8, dtype=dtype), normal(2, 3, 2, 8, seed=1, dtype=dtype)
+    both = Rotation.of_angles(angles, angles, layout)(q, k)
+    apart = [rotate(x, angles.cos().float(), angles.sin().float(), layout) for x in (q, k)]
+    for got, wanted in zip(both, apart, strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_angles_of_keys_that_are_given_late_are_made_once_and_only_for_keys():
+    asked: list[int] = []
+
+    def make() -> Tensor:
+        asked.append(1)
+        return angles_of(torch.arange(5), 4)
+
+    late = Rotation.of_angles(angles_of(torch.tensor([4]), 4), make)
+    now = Rotation.of_angles(angles_of(torch.tensor([4]), 4), angles_of(torch.arange(5), 4))
+    q, k = normal(1, 2, 1, 4), normal(1, 2, 5, 4, seed=1)
+    assert torch.equal(late.q(q), now.q(q))
+    assert not asked
+    for _ in range(2):
+        assert torch.equal(late.k(k), now.k(k))
+    assert len(asked) == 1
+
+
 COMPILE = """
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend

@@ -265,6 +265,8 @@ class Positions:
     def visible(self) -> Bool[Tensor, "*batch q k"] | None:
         """Which pairs may attend, `[q, k]` or `[batch, q, k]`; None where all do."""
         mask: Tensor | None = None
+        if self.plain and (not self.causal or self.q_length == 1):
+            return None  # the last token of all sees all
         if self.causal or self.window is not None:
             q_order, k_order = self.orders()
             back = q_order.unsqueeze(-1) - k_order.unsqueeze(-2)  # [(batch,) q, k]

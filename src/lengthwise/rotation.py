@@ -14,8 +14,9 @@ small ones in the fewest calls, which are theirs; under `torch.compile` and `tor
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, cast
 
 import torch
@@ -29,6 +30,10 @@ Layout = Literal["half", "interleaved"]
 
 # Elements from which memory costs more than calls, the some 60 microseconds of a custom autograd function among them.
 _LARGE = 2**20
+# Elements of q and k together up to which one rotation of both costs less than two: decoding.
+_BOTH = 2**15
+# Elements of a table whose factors are made with it: small ones, which many layers use for a few tokens.
+_TABLE = 2**12
 # Elements that each thread widens to float32 at a time: few enough for the cache, enough to keep threads from waiting.
 _BLOCK = 2**19
 
@@ -49,17 +54,35 @@ class Rotation:
     k_cos: Float[Tensor, "*rows k pairs"]
     k_sin: Float[Tensor, "*rows k pairs"]
     layout: Layout = "half"
+    _q: tuple[Tensor, ...] | None = field(init=False, repr=False)
+    _k: tuple[Tensor, ...] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # What small tensors are multiplied by, made here once for all layers.
+        q = _small_factors(self.q_cos, self.q_sin, self.layout)
+        same = self.k_cos is self.q_cos and self.k_sin is self.q_sin
+        object.__setattr__(self, "_q", q)
+        object.__setattr__(self, "_k", q if same else _small_factors(self.k_cos, self.k_sin, self.layout))
 
     @classmethod
     def of_angles(
-        cls, q_angles: Tensor, k_angles: Tensor, layout: Layout = "half", scale: float | Tensor = 1.0
+        cls,
+        q_angles: Tensor,
+        k_angles: Tensor | Callable[[], Tensor],
+        layout: Layout = "half",
+        scale: float | Tensor = 1.0,
     ) -> Rotation:
         """Rotation by angles in radians, of the shapes of `q_cos`; `scale` multiplies the result's length.
 
         Where the keys stand at the very positions of the queries, pass the same tensor twice: the work is done once.
+        Where nothing learns, pass what makes the angles of the keys: one that decodes with rotated keys in its cache
+        never asks for them, and of 8192 keys they cost as much as the attention of two layers.
         """
+        if callable(k_angles) and not isinstance(scale, Tensor) and not torch.compiler.is_compiling():
+            return _Late(_cos_sin(q_angles, scale), lambda: _cos_sin(k_angles(), scale), layout)
+        keys = k_angles() if callable(k_angles) else k_angles
         q_cos, q_sin = _cos_sin(q_angles, scale)
-        k_cos, k_sin = (q_cos, q_sin) if k_angles is q_angles else _cos_sin(k_angles, scale)
+        k_cos, k_sin = (q_cos, q_sin) if keys is q_angles else _cos_sin(keys, scale)
         return cls(q_cos, q_sin, k_cos, k_sin, layout)
 
     @property
@@ -69,15 +92,44 @@ class Rotation:
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate queries `[batch, heads, q, head_dim]` and keys `[batch, kv_heads, k, head_dim]`, dtypes kept."""
+        both = self._q is not None and self._q is self._k and not torch.compiler.is_compiling()
+        if both and _alike(q, k) and q.numel() + k.numel() <= _BOTH:
+            turned = self.q(torch.cat((q, k), dim=1))
+            return turned[:, : q.shape[1]], turned[:, q.shape[1] :]
         return self.q(q), self.k(k)
 
     def q(self, x: Float[Tensor, "batch heads q head_dim"]) -> Float[Tensor, "batch heads q head_dim"]:
         """Rotate queries alone."""
-        return rotate(x, self.q_cos, self.q_sin, self.layout)
+        return _rotate(x, self.q_cos, self.q_sin, self.layout, self._q)
 
     def k(self, x: Float[Tensor, "batch heads k head_dim"]) -> Float[Tensor, "batch heads k head_dim"]:
         """Rotate keys alone."""
-        return rotate(x, self.k_cos, self.k_sin, self.layout)
+        return _rotate(x, self.k_cos, self.k_sin, self.layout, self._k)
+
+
+class _Late(Rotation):
+    """A rotation whose cosines and sines of the keys are made when they are first asked for."""
+
+    def __init__(
+        self, queries: tuple[Tensor, Tensor], keys: Callable[[], tuple[Tensor, Tensor]], layout: Layout
+    ) -> None:
+        cos, sin = queries
+        small = _small_factors(cos, sin, layout)
+        self.__dict__.update(q_cos=cos, q_sin=sin, layout=layout, _q=small, _k=None, _make=keys)
+
+    @cached_property
+    def _keys(self) -> tuple[Tensor, Tensor]:
+        return self.__dict__["_make"]()
+
+    @property
+    def k_cos(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Cosines of the keys."""
+        return self._keys[0]
+
+    @property
+    def k_sin(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Sines of the keys."""
+        return self._keys[1]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -95,6 +147,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
         >>> rotate(torch.tensor([[[[1.0, 2.0]]]]), torch.zeros(1, 1), torch.ones(1, 1), "half").tolist()
         [[[[-2.0, 1.0]]]]
     """
+    return _rotate(x, cos, sin, layout, None)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, factors: Sequence[Tensor] | None) -> Tensor:
     _check(x, cos, layout)
     if cos.dim() == 3:
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)  # [batch, 1, length, pairs]
@@ -104,7 +160,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     if torch.compiler.is_compiling():
         return _by_formula(x, cos, sin, layout)
     if x.numel() < _LARGE:
-        return _by_calls(x, cos, sin, layout)
+        return _by_calls(x, cos, sin, layout, factors)
     return cast(Tensor, _ByMemory.apply(x, cos, sin, layout))
 
 
@@ -116,15 +172,14 @@ def _by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     return torch.cat((out.to(x.dtype), x[..., 2 * cos.shape[-1] :]), dim=-1)
 
 
-def _by_calls(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+def _by_calls(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, factors: Sequence[Tensor] | None = None) -> Tensor:
     """The fewest calls, all of a kind that autograd and `torch.func` can follow."""
     rotary_dim = 2 * cos.shape[-1]
     turned = x if rotary_dim == x.shape[-1] else x[..., :rotary_dim]
-    if x.dtype == cos.dtype:
-        out = _turn(turned, _factors(cos, sin, layout))
-    else:
-        wide = torch.promote_types(x.dtype, cos.dtype)
-        out = _turn(turned.to(wide), _factors(cos.to(wide), sin.to(wide), layout)).to(x.dtype)
+    wide = torch.promote_types(x.dtype, cos.dtype)
+    if factors is None or wide != cos.dtype:
+        factors = _factors(cos.to(wide), sin.to(wide), layout)
+    out = _turn(turned.to(wide), factors).to(x.dtype)
     return (out if turned is x else torch.cat((out, x[..., rotary_dim:]), dim=-1)).contiguous()
 
 
@@ -211,6 +266,18 @@ def _factors(cos: Tensor, sin: Tensor, layout: Layout) -> tuple[Tensor, ...]:
     if layout == "half":
         return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
     return (torch.complex(cos, sin),)
+
+
+def _small_factors(cos: Tensor, sin: Tensor, layout: Layout) -> tuple[Tensor, ...] | None:
+    if torch.compiler.is_compiling() or layout not in ("half", "interleaved"):  # rotating says which there are
+        return None
+    return _factors(cos, sin, layout) if cos.dim() == 2 and cos.numel() <= _TABLE else None
+
+
+def _alike(q: Tensor, k: Tensor) -> bool:
+    """Whether they are one tensor but for the number of heads."""
+    shapes = q.dim() == k.dim() == 4 and q.shape[::2] == k.shape[::2] and q.shape[3] == k.shape[3]
+    return shapes and q.dtype == k.dtype and q.device == k.device
 
 
 def _turn(x: Tensor, factors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:

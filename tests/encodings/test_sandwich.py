@@ -28,6 +28,13 @@ def test_far_away_it_is_the_sum_in_double_precision() -> None:
         assert got[h - 1].tolist() == pytest.approx(want, rel=1e-6)
 
 
+@pytest.mark.parametrize("start", [0, -3000, 2**40])
+def test_many_whole_distances_give_the_numbers_of_each_by_itself(start: int) -> None:
+    encoding, distance = Sandwich(3, 64, first=1), torch.arange(start, start + 5000)
+    many = encoding.of_distance(distance.flip(0).view(2, 2500)).flatten(1).flip(1)
+    torch.testing.assert_close(many, encoding.of_distance(distance.double()), rtol=1e-5, atol=0)
+
+
 def test_it_is_the_inner_product_of_sinusoidal_positions_but_for_a_constant() -> None:
     x, positions = torch.zeros(1, 30, 32), Positions.sequence(30)
     table = Sinusoidal(32).embed_positions(x, positions)[0]

@@ -16,6 +16,7 @@ images and videos stand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -87,7 +88,7 @@ class MRoPE(nn.Module):
                 f"sections {self.sections} can't take turns: the last turn of row and of column is past the last pair; "
                 "give time more, or interleaved=False"
             )
-        self._own: Spectrum | None = None  # no buffer: float64 whatever `.to()` does
+        self._own = Spectrum.of_base(self.base, head_dim)  # no buffer: float64 whatever `.to()` does
 
     @property
     def axis_of_pair(self) -> list[int]:
@@ -103,7 +104,7 @@ class MRoPE(nn.Module):
     @property
     def spectrum(self) -> Spectrum:
         """Frequencies of the pairs, whichever coordinate each reads; what extensions change."""
-        return Spectrum.of_base(self.base, self.head_dim) if self._own is None else self._own
+        return self._own
 
     def with_spectrum(self, spectrum: Spectrum) -> MRoPE:
         """The same encoding at other frequencies; itself is left as it is.
@@ -128,7 +129,7 @@ class MRoPE(nn.Module):
         q, k = positions.one_axis() if positions.axes == 1 else positions.several_axes(3)
         several = positions.axes != 1
         q_angles = self._angles(q, several, spectrum)
-        k_angles = q_angles if k is q else self._angles(k, several, spectrum)
+        k_angles = q_angles if k is q else partial(self._angles, k, several, spectrum)
         return Rotation.of_angles(q_angles, k_angles, self.layout, spectrum.attention_factor)
 
     def extra_repr(self) -> str:

@@ -10,6 +10,7 @@ exponent counts the rotated dims, and the rest pass through (GPT-NeoX 0.25, Phi 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -63,12 +64,12 @@ class Rotary(nn.Module):
         self.head_dim, self.base, self.fraction = head_dim, float(base), float(fraction)
         self.layout: Layout = layout
         self.rotary_dim = rotary_dim
-        self._own: Spectrum | None = None  # no buffer: float64 whatever `.to()` does
+        self._own = Spectrum.of_base(self.base, rotary_dim)  # no buffer: float64 whatever `.to()` does
 
     @property
     def spectrum(self) -> Spectrum:
         """Frequencies of the pairs, fastest first; what extensions change."""
-        return Spectrum.of_base(self.base, self.rotary_dim) if self._own is None else self._own
+        return self._own
 
     def with_spectrum(self, spectrum: Spectrum) -> Rotary:
         """The same encoding at other frequencies; itself is left as it is.
@@ -94,7 +95,7 @@ class Rotary(nn.Module):
         """The rotation at `positions` by frequencies that may follow from the length of the sequence."""
         q, k = positions.one_axis()
         q_angles = _angles(q, spectrum)
-        k_angles = q_angles if k is q else _angles(k, spectrum)
+        k_angles = q_angles if k is q else partial(_angles, k, spectrum)
         return Rotation.of_angles(q_angles, k_angles, self.layout, spectrum.attention_factor)
 
     def extra_repr(self) -> str:

@@ -58,13 +58,36 @@ class Sandwich(nn.Module):
 
     def of_distance(self, distance: Tensor) -> Float[Tensor, "heads ..."]:
         """Bias at distances of any shape; angles are formed in float64 where the device has it."""
-        terms = self.sandwich_dim // 2
-        far = distance.to(widest_float(distance.device))
-        total = torch.full_like(far, -terms)
-        for k in range(self.first, self.first + terms):  # one after another: side by side they fill the memory
-            total = total + torch.cos(far * 10000.0 ** (-2 * k / self.sandwich_dim))
+        total = self._sum_by_table(distance)
+        if total is None:
+            far = distance.to(widest_float(distance.device))
+            total = torch.full_like(far, -(self.sandwich_dim // 2))
+            for theta in self._thetas():  # one after another: side by side they fill the memory
+                total = total + torch.cos(far * theta)
         head = torch.arange(1, self.heads + 1, device=distance.device, dtype=total.dtype)
         return (total / (8 * head / self.heads).view(-1, *[1] * distance.dim())).float()
+
+    def _thetas(self) -> list[float]:
+        """Radians a position of each cosine."""
+        terms = range(self.first, self.first + self.sandwich_dim // 2)
+        return [10000.0 ** (-2 * k / self.sandwich_dim) for k in terms]
+
+    def _sum_by_table(self, distance: Tensor) -> Tensor | None:
+        """The sum less d/2 at many whole distances that lie close together; None where they do not.
+
+        With i - j = 64a + b each cosine is cos(64aθ) cos(bθ) - sin(64aθ) sin(bθ): a product of two small matrices.
+        """
+        many = distance.device.type == "cpu" and distance.numel() > 1024 and not distance.is_floating_point()
+        if torch.compiler.is_compiling() or not many:
+            return None
+        first, last = (int(end) // 64 for end in distance.aminmax())
+        if 32 * (last - first) > distance.numel():
+            return None
+        theta = torch.tensor(self._thetas(), dtype=torch.float64, device="cpu")
+        far = 64 * torch.arange(first, last + 1, dtype=torch.float64, device="cpu").unsqueeze(1) * theta  # [a, terms]
+        near = torch.arange(64, dtype=torch.float64, device="cpu").unsqueeze(1) * theta  # [b, terms]
+        sums = torch.cat((far.cos(), -far.sin()), dim=1) @ torch.cat((near.cos(), near.sin()), dim=1).T  # [a, b]
+        return (sums - self.sandwich_dim // 2).flatten()[distance - 64 * first]
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
