@@ -166,3 +166,44 @@ def test_attention_that_sees_later_keys_is_refused() -> None:
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
         FIRE(**settings)
+
+
+@pytest.mark.parametrize("weight", [1.0, -1.0])
+def test_many_pairs_at_once_have_the_values_and_gradients_of_few_at_a_time(weight: float) -> None:
+    encoding = FIRE(3)
+    with torch.no_grad():
+        encoding.hidden_weight[:3] = weight  # always on, always off, and a bend at 0 for either sign
+        encoding.hidden_bias[:3] = torch.tensor([2.0, -2.0, 0.0])
+    q, k = torch.arange(700, 900).unsqueeze(1), torch.arange(950)  # some keys ahead
+    g = torch.randn(3, 200, 950, generator=torch.Generator().manual_seed(0))
+    many = encoding.of_pair(q, k)
+    few = torch.cat([encoding.of_pair(row[None], k) for row in q], dim=1)
+    torch.testing.assert_close(many, few)
+    for got, wanted in zip(
+        torch.autograd.grad(many, [*encoding.parameters()], g),
+        torch.autograd.grad(few, [*encoding.parameters()], g),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_batch_of_networks_runs_under_vmap() -> None:
+    encodings = [FIRE(2) for _ in range(3)]
+    parameters, buffers = torch.func.stack_module_state(encodings)
+    q, k = torch.arange(200).unsqueeze(1), torch.arange(200)
+
+    def one(parameters: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor]) -> torch.Tensor:
+        named = {f"fire.{name}": value for name, value in (parameters | buffers).items()}
+        return torch.func.functional_call(Called(encodings[0]), named, (q, k))
+
+    got = torch.vmap(one)(parameters, buffers)
+    torch.testing.assert_close(got, torch.stack([encoding.of_pair(q, k) for encoding in encodings]))
+
+
+class Called(torch.nn.Module):
+    def __init__(self, fire: FIRE) -> None:
+        super().__init__()
+        self.fire = fire
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return self.fire.of_pair(q, k)
