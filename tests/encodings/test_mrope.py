@@ -6,14 +6,21 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import Tensor
+from transformers.models.glm4v import modeling_glm4v as glm
+from transformers.models.glm4v.configuration_glm4v import Glm4vTextConfig
+from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as qwen25
+from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLTextConfig
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen2
 from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLTextConfig
+from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen35
+from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
 from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3
 from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLTextConfig
 
 import lengthwise as lw
 from lengthwise import Positions
 from lengthwise.encodings.mrope import MRoPE, mrope_positions
+from lengthwise.hf import encoding_from_config, to_rope_parameters
 
 Close = Callable[..., None]
 PLACE = torch.randint(0, 30, (2, 12, 3), generator=torch.Generator().manual_seed(0))  # (time, row, column)
@@ -50,6 +57,35 @@ def test_interleaved_sections_are_those_of_qwen3_vl(sections: list[int]) -> None
     expected = qwen3.apply_rotary_pos_emb(q, k, cos, sin)
     own = MRoPE(128, sections=sections, base=1e6, interleaved=True).rotation(Positions(PLACE, PLACE))(q, k)
     torch.testing.assert_close(own, expected, rtol=1e-4, atol=2e-5)
+
+
+def test_a_part_of_the_head_is_turned_as_by_glm4v_and_qwen3_5() -> None:
+    half = {"partial_rotary_factor": 0.5}
+    config = Glm4vTextConfig(hidden_size=256, num_attention_heads=2, rope_parameters=parameters([8, 12, 12], **half))
+    q, k = normal(1, 2, 12, 128), normal(1, 2, 12, 128)
+    cos, sin = glm.Glm4vTextRotaryEmbedding(config)(q, PLACE[:1].movedim(-1, 0))
+    own = MRoPE(128, (8, 12, 12), 1e6, layout="interleaved", fraction=0.5).rotation(Positions(PLACE[:1], PLACE[:1]))
+    torch.testing.assert_close(own(q, k), glm.apply_rotary_pos_emb(q, k, cos, sin), rtol=1e-4, atol=2e-5)
+
+    quarter = {"partial_rotary_factor": 0.25, "mrope_interleaved": True}
+    config = Qwen3_5TextConfig(head_dim=256, rope_parameters=parameters([11, 11, 10], **quarter))
+    q, k = normal(1, 2, 12, 256), normal(1, 2, 12, 256)
+    cos, sin = qwen35.Qwen3_5TextRotaryEmbedding(config)(q, PLACE[:1].movedim(-1, 0))
+    own = MRoPE(256, (11, 11, 10), 1e6, interleaved=True, fraction=0.25).rotation(Positions(PLACE[:1], PLACE[:1]))
+    torch.testing.assert_close(own(q, k), qwen35.apply_rotary_pos_emb(q, k, cos, sin), rtol=1e-4, atol=2e-5)
+
+
+def test_yarn_changes_its_frequencies_as_in_qwen2_5_vl() -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    config = Qwen2_5_VLTextConfig(
+        hidden_size=256, num_attention_heads=2, rope_parameters=parameters([16, 24, 24]) | yarn
+    )
+    q, k = normal(1, 2, 12, 128), normal(1, 2, 12, 128)
+    cos, sin = qwen25.Qwen2_5_VLRotaryEmbedding(config)(q, PLACE[:1].movedim(-1, 0))
+    encoding = encoding_from_config(config)
+    assert to_rope_parameters(encoding)["mrope_section"] == [16, 24, 24]
+    own = encoding.rotation(Positions(PLACE[:1], PLACE[:1]))(q, k)
+    torch.testing.assert_close(own, qwen25.apply_rotary_pos_emb(q, k, cos, sin), rtol=1e-4, atol=2e-5)
 
 
 def test_default_sections_are_those_of_the_models_at_128_dims_and_scale_down() -> None:

@@ -154,3 +154,10 @@ def test_an_extended_encoding_is_printed_with_the_settings_that_were_chosen() ->
     shown = repr(lw.build("rotary + by_query(dynamic_yarn(original_length=64), block=32)", DIMS))
     assert shown.endswith(" + ByQuery(method=DynamicYaRN(original_length=64), block=32)")
     assert repr(lw.extend(lw.Rotary(16), lw.YaRN(4.0, 64))).endswith(" + YaRN(factor=4, original_length=64)")
+
+
+def test_a_module_that_is_no_encoding_is_called_one_that_is_none() -> None:
+    with pytest.raises(lw.InvalidArgument, match="Linear is no positional encoding"):
+        lw.extend(torch.nn.Linear(4, 4), lw.Interpolate(2.0))
+    with pytest.raises(lw.InvalidArgument, match="Interpolate can't extend NoPE"):
+        lw.extend(lw.NoPE(), lw.Interpolate(2.0))

@@ -23,19 +23,18 @@ UNREAD = {
     "eomt_dinov3": "row and column",
     "esm": "pad_token_id",  # with the default of its class, a learned table and no rotation
     "glm4_moe": "leaves 21",  # the sizes of its class alone are impossible; what is released says head_dim
-    "glm4v_moe_text": "turns a part",
+    "glm4v_moe_text": "for 32 pairs",  # the sizes of its class alone are impossible
     "llama4_vision_model": "row and column",
     "nanochat": "the other way round",
     "qwen3_omni_moe_text": "for 64 pairs",  # the sizes of its class alone are impossible
 }
-# M-RoPE that MRoPE does not have: of a part of the head, or with axes arranged otherwise. Read as RoPE for text.
+# M-RoPE that MRoPE does not have: axes arranged otherwise, or sections that by default do not fit the head. Read as
+# RoPE for text.
 TEXT_ONLY = {
     "ernie4_5_vl_moe_text",
     "glm4v_text",
     "glm_image_text",
     "hunyuan_vl_text",
-    "qwen3_5_moe_text",
-    "qwen3_5_text",
     "qwen3_omni_moe_talker_text",
     "qwen4_exp_text",
 }

@@ -240,6 +240,9 @@ def test_the_default_of_self_extend_stays_within_the_trained_distances() -> None
 
 def test_methods_are_parted_by_semicolons_and_several_in_a_row_by_plus(model: Any) -> None:
     assert split(["yarn(2); ntk(2)", " interpolate(2) ;"]) == ["yarn(2)", "ntk(2)", "interpolate(2)"]
+    assert split(["longrope(short=[1, 1], long=[1, 2])"]) == ["longrope(short=[1, 1], long=[1, 2])"]
+    with pytest.raises(SpecError, match="part them by ';'"):
+        split(["yarn(2), ntk(2)"])
     both = named(model, "interpolate(2) + interpolate(2)")[1].encoding
     assert torch.equal(both.spectrum.inv_freq, named(model, "interpolate(4)")[1].encoding.spectrum.inv_freq)
 
@@ -501,7 +504,7 @@ def test_the_page_shows_cost_beside_gain_and_nothing_breaks_out_of_it(page: Stre
     assert [row[0] for row in page.rows] == ["a('</script>')", "b", "untouched"]
     cost = page.head.index("cost")
     assert page.rows[1][cost].startswith("+11 %")  # e^0.1
-    assert page.rows[0][cost] == "none"
+    assert page.rows[0][cost] == "0 %"
     assert (0, 1) in page.best
 
 

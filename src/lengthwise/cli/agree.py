@@ -26,12 +26,12 @@ OURS, THEIRS, CELL = 28, 21, 8
 
 @dataclass(kw_only=True)
 class Agree:
-    """Compare encodings with the same ones in other packages, where these are installed."""
+    """Compare encodings and extensions with the same ones in other packages, where these are installed."""
 
     names: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]", help_behavior_hint="")
     ] = ()
-    """Encodings to compare; all that a peer has too by default."""
+    """Encodings and extensions to compare; all that a peer has too by default."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
     """Print all numbers as JSON."""
     write: Annotated[Path | None, tyro.conf.arg(metavar="FILE.md", help_behavior_hint="")] = None

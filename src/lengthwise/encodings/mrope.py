@@ -37,15 +37,16 @@ class MRoPE(nn.Module):
 
     Args:
         head_dim: width of one head, even.
-        sections: pairs for time, row and column. None: as Qwen has them, in proportion to head_dim. In sections,
-            time has a quarter of the pairs, rounded down, and row and column half of the rest each; interleaved, row
-            and column have 5/16 each, rounded down, and time the rest. An odd one goes to the row.
+        sections: pairs for time, row and column. None: as Qwen has them, in proportion to what is rotated. In
+            sections, time has a quarter of the pairs, rounded down, and row and column half of the rest each;
+            interleaved, row and column have 5/16 each, rounded down, and time the rest. An odd one goes to the row.
         base: ratio that sets the lowest frequency.
         interleaved: whether time, row and column take turns (Qwen3-VL), or each has a section (Qwen2-VL).
         layout: which dims make a pair, `"half"` as published, or `"interleaved"`.
+        fraction: part of each head that is rotated, its first dims (GLM-4.5V 0.5, Qwen3.5 0.25).
 
     Raises:
-        InvalidArgument: sections that do not sum to head_dim / 2, or that have no room to take turns; when called,
+        InvalidArgument: sections that do not sum to rotary_dim / 2, or that have no room to take turns; when called,
             positions of 2 axes or of more than 3.
 
     Example:
@@ -67,20 +68,29 @@ class MRoPE(nn.Module):
         base: float = 10000.0,
         interleaved: bool = False,
         layout: Layout = "half",
+        fraction: float = 1.0,
     ) -> None:
         super().__init__()
-        if head_dim < 2 or head_dim % 2:
-            raise InvalidArgument(f"MRoPE turns pairs of dims: head_dim must be even, at least 2, not {head_dim}")
+        if not 0 < fraction <= 1:
+            raise InvalidArgument(f"fraction is the part of the head that is rotated, above 0 to 1, not {fraction}")
+        rotary_dim = int(head_dim * fraction)
+        if rotary_dim < 2 or rotary_dim % 2:
+            raise InvalidArgument(
+                f"MRoPE turns pairs of dims: head_dim must be even, at least 2, not {head_dim}"
+                + ("" if fraction == 1 else f", of which fraction {fraction} leaves {rotary_dim}")
+            )
         if not base > 0:
             raise InvalidArgument(f"base must be above 0, not {base}")
         if layout not in ("half", "interleaved"):
             raise InvalidArgument(f"unknown layout {layout!r}: {nearest(layout, ('half', 'interleaved'))}")
         self.head_dim, self.base, self.interleaved = head_dim, float(base), interleaved
+        self.fraction, self.rotary_dim = float(fraction), rotary_dim
         self.layout: Layout = layout
-        self.sections = _scaled(head_dim // 2, interleaved) if sections is None else tuple(sections)
-        if len(self.sections) != 3 or min(self.sections) < 0 or sum(self.sections) != head_dim // 2:
+        self.sections = _scaled(rotary_dim // 2, interleaved) if sections is None else tuple(sections)
+        if len(self.sections) != 3 or min(self.sections) < 0 or sum(self.sections) != rotary_dim // 2:
+            half = "head_dim / 2" if fraction == 1 else "rotary_dim / 2"
             raise InvalidArgument(
-                f"sections must be 3 numbers of pairs (time, row, column) that sum to head_dim / 2 = {head_dim // 2}, "
+                f"sections must be 3 numbers of pairs (time, row, column) that sum to {half} = {rotary_dim // 2}, "
                 f"not {self.sections}, which sum to {sum(self.sections)}"
             )
         if sorted(self.axis_of_pair) != sorted(_in_sections(self.sections)):
@@ -88,14 +98,14 @@ class MRoPE(nn.Module):
                 f"sections {self.sections} can't take turns: the last turn of row and of column is past the last pair; "
                 "give time more, or interleaved=False"
             )
-        self._own = Spectrum.of_base(self.base, head_dim)  # no buffer: float64 whatever `.to()` does
+        self._own = Spectrum.of_base(self.base, rotary_dim)  # no buffer: float64 whatever `.to()` does
 
     @property
     def axis_of_pair(self) -> list[int]:
         """The coordinate that each pair reads: 0 time, 1 row, 2 column."""
         if not self.interleaved:
             return _in_sections(self.sections)
-        turns = [0] * (self.head_dim // 2)
+        turns = [0] * (self.rotary_dim // 2)
         for axis in (1, 2):
             for m in range(axis, min(3 * self.sections[axis], len(turns)), 3):
                 turns[m] = axis
@@ -112,9 +122,11 @@ class MRoPE(nn.Module):
         Raises:
             InvalidArgument: a spectrum for another number of dims.
         """
-        if spectrum.rotary_dim != self.head_dim:
-            raise InvalidArgument(f"a spectrum of {spectrum.rotary_dim} dims does not fit a head of {self.head_dim}")
-        other = type(self)(self.head_dim, self.sections, spectrum.base, self.interleaved, self.layout)
+        if spectrum.rotary_dim != self.rotary_dim:
+            raise InvalidArgument(
+                f"a spectrum of {spectrum.rotary_dim} dims does not fit the {self.rotary_dim} that are rotated"
+            )
+        other = type(self)(self.head_dim, self.sections, spectrum.base, self.interleaved, self.layout, self.fraction)
         other._own = spectrum
         if isinstance(spectrum.attention_factor, Tensor) or spectrum.attention_factor != 1.0:
             other.claims = self.claims - {"norm_preserving"}  # cosines and sines that are multiplied change lengths
@@ -136,7 +148,7 @@ class MRoPE(nn.Module):
         """Settings, for `print`."""
         return (
             f"head_dim={self.head_dim}, sections={self.sections}, base={self.base:g}, interleaved={self.interleaved}, "
-            f"layout={self.layout!r}"
+            f"layout={self.layout!r}, fraction={self.fraction:g}"
         )
 
     def _angles(self, place: Tensor, several: bool, spectrum: Spectrum) -> Float[Tensor, "*rows length pairs"]:

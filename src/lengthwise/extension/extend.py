@@ -44,6 +44,11 @@ def extend(encoding: nn.Module, method: Method) -> nn.Module:
     _check_kinds(encoding, method)
     reason = refusal(encoding, type(method), method)
     if reason is not None:
+        if not sites(encoding) and not _knows_positions(encoding):
+            raise InvalidArgument(
+                f"{type(encoding).__name__} is no positional encoding: it has none of the methods of one, such as "
+                "rotation(positions) or logit_bias(positions)"
+            )
         able = [name for name, kind in extensions.items() if refusal(encoding, kind) is None]
         hint = f"it can take {', '.join(able)}" if able else "it can take none"
         raise InvalidArgument(f"{type(method).__name__} can't extend {_name(encoding)}: {reason}; {hint}")
@@ -161,6 +166,11 @@ def _check_kinds(encoding: object, method: object) -> None:
         raise InvalidArgument(f"extend takes an encoding, which is a torch.nn.Module, not {encoding!r}")
     if not isinstance(method, Method):
         raise InvalidArgument(f"extend takes an extension such as Interpolate(factor=4), not {method!r}")
+
+
+def _knows_positions(encoding: nn.Module) -> bool:
+    # NoPE has none of the methods, and says so by its claims.
+    return any(hasattr(encoding, name) for name in ("claims", "prepare", "map_positions"))
 
 
 def _name(encoding: nn.Module) -> str:

@@ -144,17 +144,16 @@ def _of_layer(config: Config, name: str, layer: Layer, text_only: bool) -> nn.Mo
     sections = settings.get("mrope_section")
     if (sections or name in families.SECTIONS or name in families.OTHER_AXES) and not text_only:
         reason = families.OTHER_AXES.get(name)
-        reason = reason or ("MRoPE turns whole heads, and this one turns a part" if part != 1 else None)
-        reason = reason or (f"MRoPE takes no {type(method).__name__}" if method is not None else None)
-        pairs = sum(sections or families.SECTIONS[name][0]) if reason is None else 0
-        if reason is None and 2 * pairs != layer.head_dim:
-            reason = f"its sections are for {pairs} pairs of dims, and a head has {layer.head_dim // 2}"
+        pairs, turned = sum(sections or families.SECTIONS[name][0]) if reason is None else 0, int(layer.head_dim * part)
+        if reason is None and 2 * pairs != turned:
+            reason = f"its sections are for {pairs} pairs of dims, and a head has {turned // 2}"
         if reason:
             raise InvalidArgument(
                 f"no M-RoPE of this package is that of {name!r} ({reason}): text_only=True makes it RoPE"
             )
-        return _mrope(settings, name, layer.head_dim, base, _layout(config, name))
-    encoding: nn.Module = Rotary(layer.head_dim, base, part, _layout(config, name))
+        encoding: nn.Module = _mrope(settings, name, layer.head_dim, base, _layout(config, name), part)
+        return encoding if method is None else extend(encoding, method)
+    encoding = Rotary(layer.head_dim, base, part, _layout(config, name))
     if method is not None:
         encoding = extend(encoding, method)
     if name in families.SCALED_SOFTMAX and isinstance(method, YaRN) and method.softmax_multiplier != 1:
@@ -179,7 +178,7 @@ def _with_temperature(encoding: nn.Module, config: Config, settings: Config) -> 
     return Combined(encoding, temperature)
 
 
-def _mrope(settings: Config, name: str, head_dim: int, base: float, layout: Layout) -> nn.Module:
+def _mrope(settings: Config, name: str, head_dim: int, base: float, layout: Layout, part: float) -> nn.Module:
     sections, by_turns = settings.get("mrope_section"), settings.get("mrope_interleaved")
     known = families.SECTIONS.get(name)
     if known is not None and by_turns is not None and bool(by_turns) != known[1]:
@@ -187,7 +186,7 @@ def _mrope(settings: Config, name: str, head_dim: int, base: float, layout: Layo
     if sections is None and known is not None:
         sections = known[0]
         note(f"mrope_section is not given: {sections} was taken, as the code of {name!r} does")
-    return MRoPE(head_dim, sections, base, known[1] if known is not None else bool(by_turns), layout)
+    return MRoPE(head_dim, sections, base, known[1] if known is not None else bool(by_turns), layout, part)
 
 
 def _base(config: Config, settings: Config, name: str) -> float:

@@ -94,8 +94,15 @@ def parts_of(encoding: nn.Module) -> tuple[Rotary, tuple[Method, ...]]:
     Raises:
         InvalidArgument: another encoding, or a method that moves pairs or positions instead of frequencies.
     """
-    inner = getattr(encoding, "unextended", encoding)
+    inner, methods = _parts_of(encoding)
     if not isinstance(inner, Rotary):
+        raise InvalidArgument("these settings are for rotary encodings of one axis, and MRoPE has three")
+    return inner, methods
+
+
+def _parts_of(encoding: nn.Module) -> tuple[Rotary | MRoPE, tuple[Method, ...]]:
+    inner = getattr(encoding, "unextended", encoding)
+    if not isinstance(inner, Rotary | MRoPE):
         raise InvalidArgument(f"rope settings are for rotary encodings, and {type(inner).__name__} is another")
     layer = encoding
     while layer is not inner:
@@ -108,11 +115,11 @@ def parts_of(encoding: nn.Module) -> tuple[Rotary, tuple[Method, ...]]:
         layer = layer.encoding
     plain = Spectrum.of_base(inner.base, inner.rotary_dim)
     if inner.spectrum.attention_factor != 1 or not torch.equal(inner.spectrum.inv_freq, plain.inv_freq):
-        raise InvalidArgument("this Rotary was given frequencies by hand, which no rope settings say")
+        raise InvalidArgument(f"this {type(inner).__name__} was given frequencies by hand, which no rope settings say")
     return inner, getattr(encoding, "methods", ())
 
 
-def folded(rotary: Rotary, methods: Sequence[Method]) -> tuple[float, Method | None]:
+def folded(rotary: Rotary | MRoPE, methods: Sequence[Method]) -> tuple[float, Method | None]:
     """The base after methods that only change it, and the one other method.
 
     Raises:
@@ -137,9 +144,6 @@ def folded(rotary: Rotary, methods: Sequence[Method]) -> tuple[float, Method | N
 
 
 def _flat(encoding: nn.Module) -> Settings:
-    if isinstance(encoding, MRoPE):
-        made = {"rope_type": "default", "rope_theta": encoding.base, "mrope_section": list(encoding.sections)}
-        return made | {"mrope_interleaved": True} if encoding.interleaved else made
     temperature: QueryTemperature | None = None
     if isinstance(encoding, Combined):
         extra = [part for part in encoding.parts if isinstance(part, QueryTemperature)]
@@ -147,11 +151,14 @@ def _flat(encoding: nn.Module) -> Settings:
         if len(extra) != 1 or len(rest) != 1:
             raise InvalidArgument(f"rope settings say one rotation, and this is {encoding!r}")
         encoding, temperature = rest[0], extra[0]
-    rotary, methods = parts_of(encoding)
+    rotary, methods = _parts_of(encoding)
     base, method = folded(rotary, methods)
     settings = write_method(method) | {"rope_theta": base}
     if rotary.fraction != 1:
         settings["partial_rotary_factor"] = rotary.fraction
+    if isinstance(rotary, MRoPE):
+        settings |= {"mrope_section": list(rotary.sections)}
+        settings |= {"mrope_interleaved": True} if rotary.interleaved else {}
     if temperature is not None:
         if temperature.offset != 0 or settings.get("original_max_position_embeddings") != temperature.floor:
             raise InvalidArgument(

@@ -110,8 +110,16 @@ def text(report: Audit) -> str:
         result = f"skipped: {one.skipped}" if one.error is None else f"{one.error:.1e} of {one.limit:g} allowed"
         made.append(f"  {'ok ' if one.ok else 'NOT'} {one.what}: {result}")
     made += ["", "Advice", *(f"  {one}" for one in report.advice)]
-    made += ["", "nothing is wrong" if report.ok else "see the errors and warnings above"]
+    made += ["", _last_line(report)]
     return "\n".join(made)
+
+
+def _last_line(report: Audit) -> str:
+    if not report.ok:
+        return "see the errors and warnings above"
+    if report.trained is not None and report.target is not None and report.target > report.trained:
+        return f"nothing is wrong up to {report.trained} tokens; for {report.target} see the advice"
+    return "nothing is wrong"
 
 
 def _encoding(one: Used) -> str:

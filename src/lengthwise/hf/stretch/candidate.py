@@ -13,7 +13,7 @@ from torch import nn
 from lengthwise.build import build_method
 from lengthwise.compose import Combined, PerLayer
 from lengthwise.dims import Dims
-from lengthwise.errors import InvalidArgument
+from lengthwise.errors import InvalidArgument, SpecError
 from lengthwise.extension import Method, extend
 from lengthwise.spec import parse
 
@@ -84,7 +84,14 @@ def candidates(encoding: nn.Module, specs: Sequence[str], dims: Dims) -> list[Ca
 
 def split(methods: Sequence[str]) -> list[str]:
     """Specs from what a user writes: several in one string are parted by `;`."""
-    return [spec.strip() for text in methods for spec in text.split(";") if spec.strip()]
+    specs = [spec.strip() for text in methods for spec in text.split(";") if spec.strip()]
+    for spec in specs:
+        depth = 0
+        for letter in spec:
+            depth += (letter in "([{") - (letter in ")]}")
+            if letter == "," and not depth:
+                raise SpecError(f"{spec!r} has a comma between methods: part them by ';', 'yarn(2); ntk(2)'")
+    return specs
 
 
 def follows_length(encoding: nn.Module) -> bool:

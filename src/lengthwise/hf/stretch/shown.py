@@ -26,7 +26,7 @@ def as_page(outcome: Outcome, *, name: str, use: str, command: str) -> StretchPa
     text = outcome.facts.get("text", "the given text")
     return StretchPage(
         title=f"{name} from {plan.trained} to {plan.target} tokens",
-        overview=f"{len(outcome.rows)} ways, {plan.windows} windows of {plan.target} tokens of {text}.",
+        overview=f"{len(outcome.rows)} ways, {_count(plan.windows, 'window')} of {plan.target} tokens of {text}.",
         verdict=verdict(outcome),
         chosen=outcome.winner,
         trained=plan.trained,
@@ -114,8 +114,8 @@ def notes(outcome: Outcome) -> list[str]:
         )
     if outcome.answers:
         found.append(
-            f"'keys N' is the part of {plan.keys} five-digit numbers, hidden in {plan.haystacks} text(s) of N tokens, "
-            "that the model gives back whole: perplexity alone hardly measures use of the far context. "
+            f"'keys N' is the part of {plan.keys} five-digit numbers, hidden in {_count(plan.haystacks, 'text')} of N "
+            "tokens, that the model gives back whole: perplexity alone hardly measures use of the far context. "
             "Lengths that they would fill by more than half are not asked."
         )
     return found
@@ -135,6 +135,10 @@ def _cells(outcome: Outcome, label: str) -> list[tuple[int, float, float]]:
     ]
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _number(value: float) -> str:
     if not math.isfinite(value):
         return "–"
@@ -146,7 +150,7 @@ def _gap(gap: Gap | None) -> str:
         return "–"
     mean, low, high = gap.percent
     if max(map(abs, (mean, low, high))) < 0.005:
-        return "none"
+        return "0 %"
     return f"{_percent(mean)}\n{_percent(low)[:-2]} to {_percent(high)[:-2]}"
 
 
@@ -156,7 +160,7 @@ def _percent(value: float) -> str:
 
 def _costs(gap: Gap) -> str:
     mean = gap.percent[0]
-    if _gap(gap) == "none":
+    if _gap(gap) == "0 %":
         return "costs nothing"
     if not gap.separated:
         return "costs nothing that this text can tell"

@@ -144,7 +144,9 @@ def told(source: Source, what: str = "a causal language model") -> Generator[Non
             f"reading {source.name} needs a package: {first} (pip install 'lengthwise[hf]')"
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        lines = [line.strip() for line in (str(error).strip() or type(error).__name__).splitlines()]
+        several = lines[0].endswith(":") and len(lines) > 1  # a list of what may be wrong follows
+        first = f"{lines[0]} {lines[1]}" if several else lines[0]
         raise DataError(f"transformers can't read {what} from {source.name}: {first}") from error
     finally:
         talk.set_verbosity(shown)
