@@ -142,6 +142,11 @@ def test_a_shard_sees_keys_of_another_by_their_order() -> None:
     place = torch.arange(6)
     shard = Positions(place[2:4], place[:3], q_order=place[2:4], k_order=place[:3])
     assert seen(shard) == [[0, 1, 2], [0, 1, 2]]
+    for made in (Positions.shard(range(2, 4), range(3)), Positions.shard(place[2:4], place[:3])):
+        assert seen(made) == seen(shard)
+        assert made.distance().tolist() == shard.distance().tolist()
+        assert not made.aligned
+    assert seen(Positions.shard(range(1, 6, 2), range(0, 6, 2), window=2)) == [[0], [1], [2]]
 
 
 def test_orders_may_differ_from_row_to_row() -> None:

@@ -172,6 +172,36 @@ class Positions:
         place = torch.stack([axis.flatten() for axis in axes], dim=-1)[None]  # [1, points, axes]
         return cls(place, place, causal=causal)
 
+    @classmethod
+    def shard(
+        cls,
+        queries: range | Tensor,
+        keys: range | Tensor,
+        causal: bool = True,
+        *,
+        window: int | None = None,
+        device: torch.device | str | None = None,
+    ) -> Positions:
+        """Some queries and keys of one sequence that is spread over machines, each known by its index in the whole.
+
+        Attention to each shard of keys with `return_lse=True` goes together by `lengthwise.merge`. Shards may be
+        runs, stripes, or any others: `range(0, 64)`, `range(rank, 64, world)`, a tensor.
+
+        Args:
+            queries: index of each query in the whole sequence, a range or int64 `[q]`.
+            keys: index of each key, likewise.
+            causal: whether a token sees no later ones.
+            window: a token sees at most so many tokens back.
+            device: where the tensors are made of ranges.
+
+        Example:
+            >>> Positions.shard(range(1, 4, 2), range(2)).visible()
+            tensor([[ True,  True],
+                    [ True,  True]])
+        """
+        q, k = (_index(part, device) for part in (queries, keys))
+        return cls(q, k, q_order=q, k_order=k, causal=causal, window=window)
+
     # --- what is asked of it ------------------------------------------------------------------------------------
 
     @property
@@ -367,6 +397,12 @@ class Positions:
         """Names and tensors of the parts that have a batch dimension."""
         parts = [(name, getattr(self, name)) for name in _TENSORS]
         return [(name, part) for name, part in parts if part is not None and part.dim() > 1]
+
+
+def _index(part: range | Tensor, device: torch.device | str | None) -> Tensor:
+    if isinstance(part, Tensor):
+        return part
+    return torch.arange(part.start, part.stop, part.step, device=device)
 
 
 def _flatten(positions: Positions) -> tuple[list[Any], tuple[Any, ...]]:

@@ -56,6 +56,25 @@ def test_a_ring_of_shards_gives_the_whole_with_its_gradients(spec: str, backend:
         close(one, other, of=torch.float32, times=8)
 
 
+@pytest.mark.parametrize("spec", ["rotary", "alibi", "t5", "rotary + yarn(2, original_length=8)"])
+@pytest.mark.parametrize("world", [1, 3])
+def test_shards_by_index_give_the_whole_whether_they_are_runs_or_stripes(spec: str, world: int, close: Close) -> None:
+    encoding = lw.build(spec, lw.Dims(dim=32, heads=HEADS)).double()
+    q, k, v = (x.detach() for x in inputs(12))
+    whole = lw.attention(q, k, v, encoding)
+    runs = [range(r * 12 // world, (r + 1) * 12 // world) for r in range(world)]
+    stripes = [range(r, 12, world) for r in range(world)]
+    for ranks in (runs, stripes):
+        for mine in ranks:
+            shards = [
+                lw.attention(
+                    q[:, :, mine], k[:, :, its], v[:, :, its], encoding, Positions.shard(mine, its), return_lse=True
+                )
+                for its in ranks
+            ]
+            close(lw.merge(shards)[0], whole[:, :, mine], of=torch.float32)
+
+
 @pytest.mark.parametrize("backend", ["reference", "blocks", "auto"])
 def test_the_log_sum_exp_is_that_of_the_visible_logits(backend: str, close: Close) -> None:
     q, k, v = (x.detach() for x in inputs(5))

@@ -136,7 +136,7 @@ class ClaimsPairs(nn.Module):
         k = positions.one_axis()[1].float()
         seen = positions.visible()
         if seen is None:
-            raise ValueError("it is causal")
+            seen = torch.ones(positions.q_length, positions.k_length, dtype=torch.bool, device=positions.device)
         k = k.unsqueeze(-2)
         mean = (k * seen).sum(-1, keepdim=True) / seen.sum(-1, keepdim=True).clamp(min=1)
         return DenseBias((k - mean).abs().sin().unsqueeze(-3).repeat_interleave(DIMS.heads, dim=-3))

@@ -7,10 +7,10 @@ import itertools
 import torch
 from torch import Tensor
 
-from lengthwise.attention import attention, backends
+from lengthwise.attention import attention, backends, merge
 from lengthwise.errors import BackendRefused
 from lengthwise.testing.checks.registry import check
-from lengthwise.testing.probe import Probe, logits, visible
+from lengthwise.testing.probe import Probe
 from lengthwise.testing.subject import Subject
 from lengthwise.testing.tolerances import output
 from lengthwise.testing.verdict import Broken, NotApplicable, agree, same
@@ -124,7 +124,7 @@ def shards_equal_whole(subject: Subject) -> None:
         for what, shards in (("blocks", blocks), ("stripes", striped)):
             shards = [shard for shard in shards if len(shard)]
             for queries in shards:
-                merged = _merge([_shard(probe, x, queries, keys) for keys in shards])
+                merged, _ = merge([_shard(probe, x, queries, keys) for keys in shards])
                 agree(merged, whole[:, :, queries], output(torch.float32), f"{what}, queries {queries.tolist()}")
 
 
@@ -166,12 +166,4 @@ def _shard(probe: Probe, x: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tens
     positions = subject.part(queries, keys, ordered=True)
     prepared, _, _ = probe.prepare(x[:, queries], positions)
     (q, _, _), (_, k, v) = parts
-    found = logits(prepared, q, k).masked_fill(~visible(prepared.positions), float("-inf"))
-    return attention(q, k, v, prepared, backend="reference"), found.logsumexp(dim=-1)
-
-
-def _merge(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-    sums = torch.stack([total for _, total in parts])  # [shards, batch, heads, q]
-    weights = torch.nan_to_num((sums - sums.logsumexp(dim=0)).exp(), nan=0.0)
-    outs = torch.stack([out for out, _ in parts])
-    return (outs * weights.unsqueeze(-1)).sum(0)
+    return attention(q, k, v, prepared, backend="reference", return_lse=True)
