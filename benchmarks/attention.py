@@ -6,16 +6,21 @@ bias at the same length, forward and backward. "dense" is what other packages do
 as the mask. The last lines decode one token as a model does: what an encoding says is made once for all layers.
 
     python benchmarks/attention.py [--length 4096] [--rounds 7] [--threads 2] [--memory 16384]
+        [--write README.md docs/how-it-is-fast.md]
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -36,6 +41,17 @@ TARGETS = {  # forward, forward + backward; megabytes
     "fire": (4.0, 6.0),
 }
 MEGABYTES = 256
+MARKS = "<!-- speed -->", "<!-- /speed -->"
+
+
+@dataclass
+class Row:
+    """What one encoding was measured at: ratios, and megabytes."""
+
+    forward: float
+    both: float
+    decoding: float = math.nan
+    memory: float = math.nan
 
 
 def main() -> None:
@@ -44,35 +60,63 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--memory", type=int, default=16384, help="length for memory; 0 leaves it out")
+    arguments.add_argument("--write", nargs="*", type=Path, default=[], metavar="FILE", help="Markdown to renew")
     arguments.add_argument("--only", help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
     torch.set_num_threads(chosen.threads)
     if chosen.only:
         print(peak(chosen.only, chosen.memory))
         return
-    print(f"torch {torch.__version__}, {chosen.threads} threads, float32, [1, {HEADS}, {chosen.length}, {HEAD_DIM}]\n")
+    shape = f"[1, {HEADS}, {chosen.length}, {HEAD_DIM}]"
+    print(f"torch {torch.__version__}, {chosen.threads} threads, float32, {shape}\n")
     print(f"{'encoding':10} {'backend':9} {'pass':18} {'ours ms':>9} {'plain ms':>9} {'ratio':>6}  target")
+    rows: dict[str, Row] = {}
     for name, targets in TARGETS.items():
-        for backward, target in zip((False, True), targets, strict=True):
-            speed(name, chosen.length, chosen.rounds, backward, target)
-    for backward in (False, True):
-        speed("alibi", chosen.length, min(chosen.rounds, 3), backward, None, backend="sdpa")
+        ratios = [speed(name, chosen, bool(back), target) for back, target in enumerate(targets)]
+        rows[name] = Row(*ratios)
+    dense = Row(*(speed("alibi", chosen, backward, None, backend="sdpa") for backward in (False, True)))
+    print("\none new token in 12 layers with 8192 cached keys each, against no encoding (target 1.1)")
+    for name in TARGETS:
+        rows[name].decoding = decode(name, 8192)
     if chosen.memory:
         print(f"\npeak memory beyond attention without a bias, length {chosen.memory}, forward + backward")
         plain = measured("none", chosen)
         for name in TARGETS:
-            more = measured(name, chosen) - plain
+            more = rows[name].memory = measured(name, chosen) - plain
             print(f"{name:10} {more:8.0f} MB   target {MEGABYTES}: {met(more <= MEGABYTES)}", flush=True)
-    print("\none new token in 12 layers with 8192 cached keys each, against no encoding (target 1.1)")
-    for name in TARGETS:
-        decode(name, 8192)
+    for file in chosen.write:
+        renew(file, table(rows, dense, chosen, shape))
 
 
-def speed(name: str, length: int, rounds: int, backward: bool, target: float | None, backend: str = "auto") -> None:
-    """Print one line of the table."""
+def table(rows: dict[str, Row], dense: Row, chosen: argparse.Namespace, shape: str) -> str:
+    """The figures as Markdown."""
+    head = f"| encoding | forward | forward + backward | one cached token | memory at {chosen.memory} |"
+    lines = [head, "|---|---:|---:|---:|---:|"]
+    for name, row in (rows | {"alibi as a dense mask": dense}).items():
+        cells = [f"{value:.2f}" for value in (row.forward, row.both)]
+        cells.append("" if math.isnan(row.decoding) else f"{row.decoding:.2f}")
+        cells.append("" if math.isnan(row.memory) else f"{max(row.memory, 0):.0f} MB")
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    how = (
+        f"`python benchmarks/attention.py`, {date.today()}: times as ratios to causal attention without a bias in the "
+        f"same run (float32, {shape}, {chosen.threads} threads, median of {chosen.rounds}); a token that joins 8192 "
+        "cached keys in 12 layers; peak memory beyond attention without a bias, forward and backward."
+    )
+    return "\n".join([*lines, "", how])
+
+
+def renew(file: Path, text: str) -> None:
+    """Put the table between the marks of a file."""
+    whole = file.read_text(encoding="utf-8")
+    start, end = (whole.index(mark) for mark in MARKS)
+    file.write_text(f"{whole[: start + len(MARKS[0])]}\n{text}\n{whole[end:]}", encoding="utf-8")
+
+
+def speed(name: str, chosen: argparse.Namespace, backward: bool, target: float | None, backend: str = "auto") -> float:
+    """Print one line of the table, and return its ratio."""
     torch.manual_seed(0)
     encoding = lw.build(name, lw.Dims(HEADS * HEAD_DIM, HEADS))
-    q, k, v, g = (torch.randn(1, HEADS, length, HEAD_DIM) for _ in range(4))
+    q, k, v, g = (torch.randn(1, HEADS, chosen.length, HEAD_DIM) for _ in range(4))
     leaves = [q, k, v, *encoding.parameters()]
     for leaf in leaves:
         leaf.requires_grad_(backward)
@@ -83,14 +127,16 @@ def speed(name: str, length: int, rounds: int, backward: bool, target: float | N
     def plain() -> Tensor:
         return scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    pairs = [(seconds(ours, leaves, g, backward), seconds(plain, leaves[:3], g, backward)) for _ in range(rounds + 1)]
-    pairs = pairs[1:]  # the first one warms up
+    rounds = 1 + (chosen.rounds if backend == "auto" else min(chosen.rounds, 3))  # the first one warms up
+    pairs = [(seconds(ours, leaves, g, backward), seconds(plain, leaves[:3], g, backward)) for _ in range(rounds)]
+    pairs = pairs[1:]
     mine, theirs = (1e3 * median(column) for column in zip(*pairs, strict=True))
     ratio = median(a / b for a, b in pairs)
     used = lw.explain_attention(q, k, v, encoding).chosen if backend == "auto" else "dense"
     told = "" if target is None else f"{target}: {met(ratio <= target)}"
     what = "forward + backward" if backward else "forward"
     print(f"{name:10} {used:9} {what:18} {mine:9.1f} {theirs:9.1f} {ratio:6.2f}  {told}", flush=True)
+    return ratio
 
 
 def seconds(run: Callable[[], Tensor], leaves: list[Tensor], grad: Tensor, backward: bool) -> float:
@@ -126,8 +172,8 @@ def measured(name: str, chosen: argparse.Namespace) -> float:
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def decode(name: str, keys: int, layers: int = 12) -> None:
-    """Print what one new token costs in a model's layers against no encoding: prepared once, then every layer."""
+def decode(name: str, keys: int, layers: int = 12) -> float:
+    """Print, and return, what one new token costs in all layers against no encoding; what is said is said once."""
     q, new = torch.randn(2, 1, HEADS, 1, HEAD_DIM)
     caches = [torch.randn(2, 1, HEADS, keys, HEAD_DIM) for _ in range(3)]  # more than any cache of the processor holds
     positions = lw.Positions.step(keys - 1)
@@ -148,6 +194,7 @@ def decode(name: str, keys: int, layers: int = 12) -> None:
     ratio = median(a / b for a, b in pairs)
     mine, theirs = (1e3 * median(column) for column in zip(*pairs, strict=True))
     print(f"{name:10} {mine:7.2f} ms, without {theirs:7.2f} ms, ratio {ratio:.2f}: {met(ratio <= 1.1)}", flush=True)
+    return ratio
 
 
 def met(reached: bool) -> str:

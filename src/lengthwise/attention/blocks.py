@@ -16,11 +16,13 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from lengthwise.attention.merge import log_sum_exp
+from lengthwise.attention.merge import log_sum_exp, merge
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.errors import InvalidArgument
-from lengthwise.precision import autocasts
+from lengthwise.precision import autocasts, transforms_active
 
+_ROWS = 256
+"""Queries of a block whose logits are never held."""
 _PAIRS = 2**21
 """Pairs of one head's queries and keys, times heads and batch, that a block holds at most."""
 
@@ -65,6 +67,8 @@ def _blockwise(request: Request) -> Run:
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         if autocasts(q.device.type) and q.dtype != torch.float64:
             q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
+        if _can_fuse(request, v):
+            return _fused(request, q, k, v, falls)
         ready = getattr(request.logits, "ready", None)
         formed: Formed | None = None if ready is None else ready(q, k, request.scale)
         outs: list[Any] = []
@@ -82,6 +86,49 @@ def _blockwise(request: Request) -> Run:
         return torch.cat([out for out, _ in outs], dim=2), torch.cat([lse for _, lse in outs], dim=2)
 
     return run
+
+
+def _can_fuse(request: Request, v: Tensor) -> bool:
+    plain = request.bias is None and not request.normalizes and v.shape[-1] == request.head_dim
+    asked = plain and hasattr(request.logits, "pieces") and request.device.type == "cpu"
+    return asked and not torch.is_grad_enabled() and not transforms_active()
+
+
+def _fused(request: Request, q: Tensor, k: Tensor, v: Tensor, falls: bool) -> Tensor | tuple[Tensor, Tensor]:
+    """Pairs of one kind by PyTorch's fused kernel, and what they give merged: no logits are held."""
+    queries, keys, dtype = request.q_length, request.k_length, q.dtype
+    logits: Any = request.logits
+    turned = logits.turned(q, k, request.scale)
+    v = v.to(torch.promote_types(v.dtype, torch.float32))
+    out = v.new_zeros(request.batch, request.heads, queries, v.shape[-1], dtype=dtype)
+    lse = v.new_full((request.batch, request.heads, queries), float("-inf"))
+    for start in range(0, queries, _ROWS):
+        rows = slice(start, min(start + _ROWS, queries))
+        columns = slice(0, keys - queries + rows.stop if falls else keys)
+        pieces = logits.pieces(rows, columns)
+        found = [_kernel(turned(piece.number), v, rows, piece.keys, piece.mask) for piece in pieces]
+        if found:
+            mine, lse[:, :, rows] = found[0] if len(found) == 1 else merge(found)
+            out[:, :, rows] = mine.to(dtype)
+    return (out, lse) if request.lse else out
+
+
+def _kernel(
+    turned: tuple[Tensor, Tensor], v: Tensor, rows: slice, keys: slice, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp; query heads that share keys are rows of one head: no copy of the keys."""
+    q, k = turned
+    batch, heads, _, head_dim = q.shape
+    shared = heads // k.shape[1]
+    if mask is not None:
+        mask = mask.to(q.dtype).repeat(1, 1, shared, 1)
+    q = q[:, :, rows].reshape(batch, k.shape[1], -1, head_dim)
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k[:, :, keys], v[:, :, keys], attn_mask=mask, scale=1.0
+    )
+    if mask is not None:  # of a row that sees nothing the kernel says another number than -inf
+        lse = lse.masked_fill((mask == float("-inf")).all(dim=-1), float("-inf"))
+    return out.reshape(batch, heads, -1, v.shape[-1]), lse.reshape(batch, heads, -1)
 
 
 def _attention_of(request: Request, formed: Formed | None, rows: slice, columns: slice) -> Run:

@@ -87,6 +87,17 @@ class Span(NamedTuple):
     held: tuple[tuple[int, Tensor | None], ...]
 
 
+class Piece(NamedTuple):
+    """Pairs of one kind: some queries with keys next to each other.
+
+    A mask, float32 `[1 or batch, 1, rows, keys]`, is -inf at pairs that are of another kind or not seen; None: all are.
+    """
+
+    number: int
+    keys: slice
+    mask: Tensor | None
+
+
 Where = Callable[[Tensor, Tensor], Tensor]
 Turned = Callable[[int], tuple[Tensor, Tensor]]
 
@@ -106,6 +117,7 @@ class PairLogits:
     positions: Positions
     turns: dict[int, QueryKeyMap] = field(default_factory=dict)
     known: dict[tuple[int, ...], list[Span]] = field(default_factory=dict)
+    parted: dict[tuple[int, ...], list[Piece]] = field(default_factory=dict)
 
     @classmethod
     def of_branches(
@@ -143,6 +155,11 @@ class PairLogits:
 
     def ready(self, q: Tensor, k: Tensor, scale: float) -> Callable[[slice, slice], tuple[Tensor, list[slice]]]:
         """Turn queries and keys once: from some rows and columns to logits, and the keys that these are of."""
+        turned = self.turned(q, k, scale)
+        return lambda rows, columns: self._block(turned, rows, columns)
+
+    def turned(self, q: Tensor, k: Tensor, scale: float) -> Turned:
+        """From the number of a kind to queries and keys turned for it, the queries times `scale`, float32 or wider."""
         made: dict[int, tuple[Tensor, Tensor]] = {}
         if torch.is_grad_enabled():  # what is formed again in a backward pass must find all as it was
             made = {number: self._turned(number, q, k, scale) for number in range(len(self.where))}
@@ -154,7 +171,18 @@ class PairLogits:
                 made[number] = self._turned(number, q, k, scale)
             return made[number]
 
-        return lambda rows, columns: self._block(turned, rows, columns)
+        return turned
+
+    def pieces(self, rows: slice, columns: slice) -> list[Piece]:
+        """All visible pairs of some rows and columns by kind, in pieces of keys; found once for all layers."""
+        at = (rows.start, rows.stop, columns.start, columns.stop)
+        found = self.parted.get(at)
+        if found is None:
+            seen = self.positions.part(rows, columns).visible()
+            found = _find_pieces(self.where, *self._places(rows, columns), seen, columns.start)
+            if sum(piece.mask.numel() for piece in found if piece.mask is not None) <= _HELD:
+                self.parted[at] = found
+        return found
 
     def _turned(self, number: int, q: Tensor, k: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         if number not in self.turns:
@@ -181,6 +209,10 @@ class PairLogits:
         return q[..., rows].unsqueeze(-1), k[..., columns].unsqueeze(-2)
 
 
+_SCATTERED = 32
+"""Runs of keys above which one mask over all of them is cheaper than a product for each run."""
+_HELD = 2**19
+"""Numbers of masks that are kept for other layers, at most, for each block of queries."""
 _KEPT = 4
 """Kinds whose turned queries and keys are kept at a time, where there are many: rows near each other have few."""
 
@@ -236,6 +268,27 @@ def _find_spans(where: Sequence[Where], q: Tensor, k: Tensor, start: int) -> lis
             by_head = [(number, None if mask is None else _by_head(mask)) for number, mask in held]
             spans.append(Span(slice(start + first, start + last), tuple(by_head)))
     return spans or [Span(slice(start, start + 1), ())]
+
+
+def _find_pieces(where: Sequence[Where], q: Tensor, k: Tensor, seen: Tensor | None, start: int) -> list[Piece]:
+    shape = q.shape[-2], k.shape[-1]
+    free = torch.ones(shape, dtype=torch.bool, device=q.device) if seen is None else seen
+    pieces: list[Piece] = []
+    for number, holds in enumerate(where):
+        mine = holds(q, k) & free
+        free = free & ~mine
+        over = mine.reshape(-1, shape[1]) if mine.shape[-2:] == shape else mine.expand(shape)
+        kind = over.any(dim=0).int() + over.all(dim=0).int()  # of each key: held by no row, by some, by all
+        ends = [0, *((kind[1:] != kind[:-1]).nonzero().flatten() + 1).tolist(), shape[1]]
+        if len(ends) > _SCATTERED:  # keys in no order that helps
+            kind, ends = kind.clamp(max=1).amax().expand(shape[1]), [0, shape[1]]
+        for first, last in itertools.pairwise(ends):
+            if int(kind[first]):
+                keys = slice(start + first, start + last)
+                here = None if int(kind[first]) == 2 else _by_head(mine[..., first:last])
+                bars = None if here is None else torch.zeros(here.shape, device=q.device).masked_fill_(~here, -math.inf)
+                pieces.append(Piece(number, keys, bars))
+    return pieces
 
 
 def _columns(mask: Tensor, first: int, last: int) -> Tensor:
