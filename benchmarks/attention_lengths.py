@@ -28,7 +28,7 @@ SHORTEST, LONGEST_DENSE = 1024, 8192
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--longest", type=int, default=65536)
+    arguments.add_argument("--longest", type=int, default=16384)
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--write", type=Path, metavar="FILE", help="figure to write")
     arguments.add_argument("--one", nargs=2, help=argparse.SUPPRESS)

@@ -4,7 +4,8 @@ Seventeen datasets, five encodings, several seeds: a causal Transformer learns a
 on longer ones. What the authors' repository does and a reader of the paper would not guess is kept where it defines an
 encoding (rotary on a quarter of each head with interleaved pairs; sinusoids in halves), and left where it is an
 accident of evaluation: examples are drawn as training goes on, answers are compared token by token, and sequences begin
-with a mark. T5's table is one a layer here and the logits are scaled by 1/sqrt(head_dim), as in every other arm.
+with a mark. T5's table is one a layer here, and the logits are scaled by 1/sqrt(head_dim) as in every other arm; the
+arm "T5, not scaled" leaves that out, as the authors' did.
 
 Scales: `small` runs on two cores in hours, at lengths that the tasks themselves scale down; `medium` has the published
 lengths and a model for one GPU; `paper` has the published model, steps, rate and lengths.
@@ -38,8 +39,9 @@ FURTHER = {
     "FIRE": "fire",
     "KERPLE": "kerple",
     "Randomized rotary": "randomized(rotary, longest=64)",
+    "T5, not scaled": "t5 + constant_temperature({root})",
 }
-"""Arms that the publication did not have."""
+"""Arms that the publication did not have, or had in another way; `root` is that of head_dim."""
 RUNGS: tuple[Mapping[str, float], ...] = (
     {"layers": 2, "steps": 2000, "learning_rate": 2e-3},
     {"layers": 4, "steps": 2000, "learning_rate": 2e-3},
@@ -117,7 +119,9 @@ def chosen_arms(choice: Choice) -> dict[str, str]:
     """Names and specs of the encodings: the publication's, or those asked for, an arm's name or any spec."""
     if not choice.encodings:
         return dict(PUBLISHED)
-    known = PUBLISHED | FURTHER
+    model, _ = _sizes(choice, RUNGS[0])
+    root = f"{model.head_dim**0.5:.17g}"
+    known = PUBLISHED | {name: spec.format(root=root) for name, spec in FURTHER.items()}
     return {name: known.get(name, name) for name in choice.encodings}
 
 
