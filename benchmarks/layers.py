@@ -14,6 +14,7 @@ import importlib.util
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,13 +95,15 @@ def x_transformers(flash: bool, **settings: object) -> Callable[[Tensor], Tensor
     return Decoder(dim=DIM, depth=1, heads=HEADS, custom_layers=("a",), attn_flash=flash, **settings)
 
 
+def sizes(dim: str, *heads: str, by: str) -> dict[str, Any]:
+    return {dim: DIM, **dict.fromkeys(heads, HEADS), "attn_implementation": by}
+
+
 def llama(length: int) -> Callable[[Tensor], Tensor]:
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 
-    config = LlamaConfig(
-        hidden_size=DIM, num_attention_heads=HEADS, num_key_value_heads=HEADS, attn_implementation="sdpa"
-    )
+    config = LlamaConfig(**sizes("hidden_size", "num_attention_heads", "num_key_value_heads", by="sdpa"))
     layer, rotary = LlamaAttention(config, layer_idx=0), LlamaRotaryEmbedding(config)
     place = torch.arange(length)[None]
     return lambda x: layer(x, position_embeddings=rotary(x, place), attention_mask=None)[0]
@@ -110,8 +113,7 @@ def t5(length: int) -> Callable[[Tensor], Tensor]:
     from transformers import T5Config
     from transformers.models.t5.modeling_t5 import T5Attention
 
-    sizes = {"d_model": DIM, "d_kv": DIM // HEADS, "num_heads": HEADS}
-    config = T5Config(**sizes, is_decoder=True, dropout_rate=0.0, attn_implementation="eager")
+    config = T5Config(**sizes("d_model", "num_heads", by="eager"), d_kv=DIM // HEADS, is_decoder=True, dropout_rate=0.0)
     layer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
     bars = torch.full((length, length), float("-inf")).triu(1)[None, None]
     return lambda x: layer(x, mask=bars)[0]
