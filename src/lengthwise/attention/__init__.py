@@ -1,6 +1,7 @@
 """Attention with any encoding: the call, the plan behind it, and the backends."""
 
 from lengthwise.attention import blocks as blocks
+from lengthwise.attention import flex as flex
 from lengthwise.attention import reference as reference
 from lengthwise.attention import sdpa as sdpa
 from lengthwise.attention import toeplitz as toeplitz

@@ -1,7 +1,8 @@
 """From a request to the backend that runs it.
 
 Order of preference: among the backends that do not refuse, the one with the lowest cost; at equal cost, the first by
-name. Today that is `sdpa`, and `reference` for encodings that compute whole logits. A backend asked for by name runs or
+name. So `toeplitz` takes a bias of distance and masks on a CPU, `sdpa` what needs neither, `blocks` what has no
+structure, `reference` what is small, and `flex`, which compiles, nothing by itself. A backend asked for by name runs or
 says why it can't; there is no falling back.
 """
 

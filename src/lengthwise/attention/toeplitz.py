@@ -46,17 +46,11 @@ class Toeplitz:
 
     def refuses(self, request: Request) -> str | None:
         """Only aligned positions, on a CPU, without dropout."""
-        if request.logits is not None:
-            return "the encoding computes whole logits"
         if request.bias is None and request.positions.plain:
             return "there is neither a bias nor a mask to lay out"
-        terms = _terms(request.bias)
-        if not all(isinstance(term, DistanceBias) for term in terms):
-            return "the bias is no function of distance alone"
-        if not all(cast(DistanceBias, term).positions.aligned for term in terms):
-            return "the positions do not promise to be aligned: their distances are no differences in index"
-        if not request.positions.aligned:
-            return "what may be seen is not told by aligned positions"
+        reason = refuses_distances(request)
+        if reason is not None:
+            return reason
         if request.device.type != "cpu":
             return f"the kernel that reads the view is that of a CPU, and the queries are on {request.device.type}"
         if request.dropout:
@@ -78,14 +72,7 @@ class Toeplitz:
     def plan(self, request: Request) -> Run:
         """Form the vector; differentiable in what the bias has learned."""
         positions, keys = request.positions, request.k_length
-        vectors = [cast(DistanceBias, term).vector() for term in _terms(request.bias)]
-        for vector in vectors:
-            if vector.shape != (request.heads, max(2 * keys - 1, 0)):
-                raise InvalidArgument(
-                    f"the bias is of {vector.shape[0]} heads, and this attention has {request.heads} query heads"
-                )
-        none = torch.zeros(1, max(2 * keys - 1, 0), device=positions.device)
-        values = functools.reduce(operator.add, vectors, none).expand(request.heads, -1)  # [heads, 2k - 1]
+        values = sum_of_vectors(request)
         distance = torch.arange(values.shape[1], device=values.device) - (keys - 1)
         hidden = torch.zeros_like(distance, dtype=torch.bool)
         if positions.causal:
@@ -109,6 +96,33 @@ class Toeplitz:
 
 
 backends.register("toeplitz")(Toeplitz())
+
+
+def refuses_distances(request: Request) -> str | None:
+    """Why a request is not all told by differences in index, in one clause; None where it is."""
+    if request.logits is not None:
+        return "the encoding computes whole logits"
+    terms = _terms(request.bias)
+    if not all(isinstance(term, DistanceBias) for term in terms):
+        return "the bias is no function of distance alone"
+    if not all(cast(DistanceBias, term).positions.aligned for term in terms):
+        return "the positions do not promise to be aligned: their distances are no differences in index"
+    if not request.positions.aligned:
+        return "what may be seen is not told by aligned positions"
+    return None
+
+
+def sum_of_vectors(request: Request) -> Tensor:
+    """The bias at all distances, `[heads, 2k - 1]`; zeros where there is none."""
+    several = max(2 * request.k_length - 1, 0)
+    vectors = [cast(DistanceBias, term).vector() for term in _terms(request.bias)]
+    for vector in vectors:
+        if vector.shape != (request.heads, several):
+            raise InvalidArgument(
+                f"the bias is of {vector.shape[0]} heads, and this attention has {request.heads} query heads"
+            )
+    none = torch.zeros(1, several, device=request.positions.device)
+    return functools.reduce(operator.add, vectors, none).expand(request.heads, -1)
 
 
 def _terms(bias: Bias | None) -> tuple[Bias, ...]:

@@ -13,10 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lengthwise.attention import attention
+from lengthwise.attention import attention, backends
 from lengthwise.positions import Positions
 from lengthwise.prepared import Prepared, prepare
 from lengthwise.testing.subject import Subject
+
+
+def quick_backends() -> list[str]:
+    """Backends that answer at once; those that compile for many seconds have tests of their own."""
+    return [name for name in backends if not getattr(backends[name], "compiles", False)]
 
 
 class Probe:

@@ -7,10 +7,10 @@ import itertools
 import torch
 from torch import Tensor
 
-from lengthwise.attention import attention, backends, merge
+from lengthwise.attention import attention, merge
 from lengthwise.errors import BackendRefused
 from lengthwise.testing.checks.registry import check
-from lengthwise.testing.probe import Probe
+from lengthwise.testing.probe import Probe, quick_backends
 from lengthwise.testing.subject import Subject
 from lengthwise.testing.tolerances import output
 from lengthwise.testing.verdict import Broken, NotApplicable, agree, same
@@ -136,7 +136,7 @@ def empty_rows_zero(subject: Subject) -> None:
         probe = Probe(subject, subject.build(dtype), dtype=dtype)
         x, positions = probe.inputs(2, length), subject.padded(torch.zeros(2, length, dtype=torch.bool))
         with torch.no_grad():
-            for backend in ("auto", *backends):
+            for backend in ("auto", *quick_backends()):
                 try:
                     out = probe(x, positions, backend=backend)
                 except BackendRefused:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from lengthwise.attention import attention, backends
+from lengthwise.attention import attention
 from lengthwise.errors import BackendRefused
 from lengthwise.positions import Positions
 from lengthwise.testing.checks.registry import check
-from lengthwise.testing.probe import Probe
+from lengthwise.testing.probe import Probe, quick_backends
 from lengthwise.testing.subject import Subject
 from lengthwise.testing.tolerances import GRADIENT, output
 from lengthwise.testing.verdict import Broken, agree, finite
@@ -45,7 +45,7 @@ def backends_agree(subject: Subject) -> None:
             if positions.k_length > length and kv_heads != subject.heads_of_keys(subject.cases[0]):
                 continue  # the long one costs most, and once is enough
             expected = _run(subject, positions, kv_heads, "reference")
-            for backend in (name for name in backends if name != "reference"):
+            for backend in (name for name in quick_backends() if name != "reference"):
                 try:
                     found = _run(subject, positions, kv_heads, backend)
                 except BackendRefused:
