@@ -147,6 +147,9 @@ def test_a_shard_sees_keys_of_another_by_their_order() -> None:
         assert made.distance().tolist() == shard.distance().tolist()
         assert not made.aligned
     assert seen(Positions.shard(range(1, 6, 2), range(0, 6, 2), window=2)) == [[0], [1], [2]]
+    assert Positions.shard(range(5, 3, 8), range(3)).q_length == 0  # more machines than tokens
+    with pytest.raises(lw.InvalidArgument, match="a range or an int64 tensor"):
+        Positions.shard([0, 1], range(3))
 
 
 def test_orders_may_differ_from_row_to_row() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from torch.testing import assert_close
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj_rotary
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama_rotary
 
+import lengthwise as lw
 from lengthwise import rotation
 from lengthwise.errors import InvalidArgument
 from lengthwise.rotation import Layout, Rotation, rotate
@@ -267,10 +269,12 @@ def test_a_few_queries_and_keys_turned_together_are_those_turned_apart_bit_for_b
 ):
     angles = angles_of(torch.tensor([700, 701]), rotary_dim)
     q, k = normal(2, 6, 2, 8, dtype=dtype), normal(2, 3, 2, 8, seed=1, dtype=dtype)
-    both = Rotation.of_angles(angles, angles, layout)(q, k)
+    with torch.no_grad():  # a step of decoding
+        both = Rotation.of_angles(angles, angles, layout)(q, k)
     apart = [rotate(x, angles.cos().float(), angles.sin().float(), layout) for x in (q, k)]
     for got, wanted in zip(both, apart, strict=True):
         assert torch.equal(got, wanted)
+        assert got.is_contiguous()
 
 
 def test_angles_of_keys_that_are_given_late_are_made_once_and_only_for_keys():
@@ -288,6 +292,49 @@ def test_angles_of_keys_that_are_given_late_are_made_once_and_only_for_keys():
     for _ in range(2):
         assert torch.equal(late.k(k), now.k(k))
     assert len(asked) == 1
+
+
+def test_frequencies_that_learn_have_their_gradient_whichever_pass_asks_for_the_keys_first():
+    grads: list[Tensor] = []
+    for first_without in (True, False):
+        encoding = lw.Rotary(8)
+        learned = encoding.spectrum.inv_freq.clone().requires_grad_()
+        encoding = encoding.with_spectrum(encoding.spectrum.replace(inv_freq=learned))
+        turn = encoding.rotation(lw.Positions.step(5, 2))
+        q, k = normal(1, 2, 2, 8), normal(1, 2, 7, 8, seed=1)
+        if first_without:
+            with torch.no_grad():
+                turn(q, k)
+        q, k = turn(q, k)
+        grads.append(torch.autograd.grad((q @ k.transpose(-1, -2)).sum(), learned)[0])
+    assert_close(grads[0], grads[1], rtol=0, atol=0)
+
+
+def test_a_rotation_of_a_step_can_be_stored_and_used_after_inference_mode():
+    turn = lw.Rotary(8).rotation(lw.Positions.step(2**17))
+    again = pickle.loads(pickle.dumps(turn))
+    k = normal(1, 1, 2**17 + 1, 8)
+    with torch.inference_mode():
+        turn.k(k)
+    k.requires_grad_()
+    turn.k(k).sum().backward()  # a large tensor, whose cosines are kept for it
+    assert torch.equal(again.k(k), turn.k(k))
+
+
+OUTSIDE = """
+import torch, lengthwise as lw
+for positions in (lw.Positions.sequence(6), lw.Positions.step(5)):
+    ready = lw.prepare(lw.Rotary(8), positions)
+    q, k = torch.randn(1, 2, positions.q_length, 8), torch.randn(1, 2, 6, 8)
+    for call in (lambda q, k: ready.rotation(q, k), lambda q, k: (lw.attention(q, k, k, ready),)):
+        for got, wanted in zip(torch.compile(call, backend="eager", fullgraph=True)(q, k), call(q, k)):
+            torch.testing.assert_close(got, wanted)
+"""
+
+
+def test_a_rotation_made_outside_is_compiled_as_a_whole():
+    done = subprocess.run([sys.executable, "-c", OUTSIDE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 COMPILE = """

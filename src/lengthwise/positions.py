@@ -199,7 +199,8 @@ class Positions:
             tensor([[ True,  True],
                     [ True,  True]])
         """
-        q, k = (_index(part, device) for part in (queries, keys))
+        q = _index(queries, device)
+        k = q if keys is queries or (isinstance(keys, range) and keys == queries) else _index(keys, device)
         return cls(q, k, q_order=q, k_order=k, causal=causal, window=window)
 
     # --- what is asked of it ------------------------------------------------------------------------------------
@@ -402,7 +403,9 @@ class Positions:
 def _index(part: range | Tensor, device: torch.device | str | None) -> Tensor:
     if isinstance(part, Tensor):
         return part
-    return torch.arange(part.start, part.stop, part.step, device=device)
+    if not isinstance(part, range):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument(f"a shard is a range or an int64 tensor of indices, not {part!r}")
+    return torch.arange(len(part), device=device) * part.step + part.start
 
 
 def _flatten(positions: Positions) -> tuple[list[Any], tuple[Any, ...]]:

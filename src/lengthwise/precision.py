@@ -1,10 +1,11 @@
-"""Which dtypes are computed in, where autocast changes them, and whether derivatives are taken in another way."""
+"""Which dtypes are computed in, where autocast changes them, and whether numbers can be looked at."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
 import torch
+from torch import Tensor
 
 
 def widest_float(device: torch.device) -> torch.dtype:
@@ -21,3 +22,14 @@ def transforms_active() -> bool:
     """Whether a transform of `torch.func` or forward-mode differentiation is going on; PyTorch has no public answer."""
     functional = bool(vars(import_module("torch._C"))["_are_functorch_transforms_active"]())
     return functional or vars(torch.autograd.forward_ad)["_current_level"] >= 0
+
+
+def can_be_read(x: Tensor) -> bool:
+    """Whether the numbers of a tensor are at hand: on a CPU, under no compiler, tracer or transform."""
+    plain = x.device.type == "cpu" and type(x) in (Tensor, torch.nn.Parameter)
+    return plain and not torch.compiler.is_compiling() and not transforms_active()
+
+
+def with_rows(x: Tensor) -> Tensor:
+    """The same with its last dimension side by side in memory, which PyTorch's own kernels take for granted."""
+    return x if x.stride(-1) == 1 else x.contiguous()

@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, cast
 
 import torch
@@ -75,11 +74,12 @@ class Rotation:
         """Rotation by angles in radians, of the shapes of `q_cos`; `scale` multiplies the result's length.
 
         Where the keys stand at the very positions of the queries, pass the same tensor twice: the work is done once.
-        Where nothing learns, pass what makes the angles of the keys: one that decodes with rotated keys in its cache
-        never asks for them, and of 8192 keys they cost as much as the attention of two layers.
+        Where the angles of the keys learn nothing, pass what makes them: one that decodes with rotated keys in its
+        cache never asks for them, and of 8192 keys they cost as much as the attention of two layers.
         """
-        if callable(k_angles) and not isinstance(scale, Tensor) and not torch.compiler.is_compiling():
-            return _Late(_cos_sin(q_angles, scale), lambda: _cos_sin(k_angles(), scale), layout)
+        learned = q_angles.requires_grad or isinstance(scale, Tensor)
+        if callable(k_angles) and not learned and not torch.compiler.is_compiling():
+            return _Late(_cos_sin(q_angles, scale), k_angles, layout, scale)
         keys = k_angles() if callable(k_angles) else k_angles
         q_cos, q_sin = _cos_sin(q_angles, scale)
         k_cos, k_sin = (q_cos, q_sin) if keys is q_angles else _cos_sin(keys, scale)
@@ -92,10 +92,10 @@ class Rotation:
 
     def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate queries `[batch, heads, q, head_dim]` and keys `[batch, kv_heads, k, head_dim]`, dtypes kept."""
-        both = self._q is not None and self._q is self._k and not torch.compiler.is_compiling()
-        if both and _alike(q, k) and q.numel() + k.numel() <= _BOTH:
+        decoding = not torch.compiler.is_compiling() and not torch.is_grad_enabled() and self._q is not None
+        if decoding and self._q is self._k and _alike(q, k) and q.numel() + k.numel() <= _BOTH:
             turned = self.q(torch.cat((q, k), dim=1))
-            return turned[:, : q.shape[1]], turned[:, q.shape[1] :]
+            return turned[:, : q.shape[1]].contiguous(), turned[:, q.shape[1] :].contiguous()
         return self.q(q), self.k(k)
 
     def q(self, x: Float[Tensor, "batch heads q head_dim"]) -> Float[Tensor, "batch heads q head_dim"]:
@@ -111,25 +111,30 @@ class _Late(Rotation):
     """A rotation whose cosines and sines of the keys are made when they are first asked for."""
 
     def __init__(
-        self, queries: tuple[Tensor, Tensor], keys: Callable[[], tuple[Tensor, Tensor]], layout: Layout
+        self, queries: tuple[Tensor, Tensor], k_angles: Callable[[], Tensor], layout: Layout, scale: float | Tensor
     ) -> None:
         cos, sin = queries
-        small = _small_factors(cos, sin, layout)
-        self.__dict__.update(q_cos=cos, q_sin=sin, layout=layout, _q=small, _k=None, _make=keys)
+        own = {"q_cos": cos, "q_sin": sin, "layout": layout, "_q": _small_factors(cos, sin, layout), "_k": None}
+        self.__dict__.update(own, _k_angles=k_angles, _scale=scale, _made=None)
 
-    @cached_property
     def _keys(self) -> tuple[Tensor, Tensor]:
-        return self.__dict__["_make"]()
+        made, own = self.__dict__["_made"], self.__dict__
+        if made is None and torch.compiler.is_compiling():
+            made = _cos_sin(own["_k_angles"](), own["_scale"])
+        elif made is None:
+            with torch.inference_mode(False):  # another pass may train with them
+                made = own["_made"] = _cos_sin(own["_k_angles"](), own["_scale"])
+        return made
 
     @property
     def k_cos(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Cosines of the keys."""
-        return self._keys[0]
+        return self._keys()[0]
 
     @property
     def k_sin(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Sines of the keys."""
-        return self._keys[1]
+        return self._keys()[1]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -271,7 +276,8 @@ def _factors(cos: Tensor, sin: Tensor, layout: Layout) -> tuple[Tensor, ...]:
 def _small_factors(cos: Tensor, sin: Tensor, layout: Layout) -> tuple[Tensor, ...] | None:
     if torch.compiler.is_compiling() or layout not in ("half", "interleaved"):  # rotating says which there are
         return None
-    return _factors(cos, sin, layout) if cos.dim() == 2 and cos.numel() <= _TABLE else None
+    small = cos.dim() == 2 and cos.numel() <= _TABLE and cos.dtype in (torch.float32, torch.float64)
+    return _factors(cos, sin, layout) if small else None
 
 
 def _alike(q: Tensor, k: Tensor) -> bool:

@@ -79,3 +79,35 @@ def test_a_batch_under_vmap_is_that_of_its_rows() -> None:
         each = torch.vmap(lambda *one: lw.attention(*(x[None] for x in one), encoding, positions, backend="blocks")[0])
         whole = lw.attention(q, k, v, encoding, positions, backend="blocks")
         torch.testing.assert_close(each(q, k, v), whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", [f"rotary + {METHODS[0]}", "alibi", "t5", "none"])
+@pytest.mark.parametrize("part", range(3))
+def test_numbers_that_do_not_lie_side_by_side_give_what_copies_of_them_give(spec: str, part: int) -> None:
+    encoding, positions = lw.build(spec, DIMS), POSITIONS["padded"]
+    given = list(inputs(positions))
+    given[part] = given[part].transpose(-1, -2).contiguous().transpose(-1, -2)
+    backends = ("blocks", "auto") if "rotary" in spec else ("blocks", "auto", "toeplitz")
+    expected = lw.attention(*(x.contiguous() for x in given), encoding, positions, backend="reference")
+    for backend in backends:
+        for grad in (False, True):
+            with torch.set_grad_enabled(grad):
+                out = lw.attention(*given, encoding, positions, backend=backend)
+                torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+        leaves = [x.detach().requires_grad_() for x in given]
+        grads = [
+            torch.autograd.grad(lw.attention(*leaves, encoding, positions, backend=name).sin().sum(), leaves)
+            for name in (backend, "reference")
+        ]
+        for got, wanted in zip(*grads, strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("limit", [1, 200, 5000])
+def test_large_masks_are_not_copied_for_each_query_head(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_MASK", limit)
+    encoding, positions = lw.build(f"rotary + {METHODS[0]}", DIMS), POSITIONS["padded"]
+    with torch.no_grad():
+        out = lw.attention(*inputs(positions), encoding, positions, backend="blocks")
+        expected = lw.attention(*inputs(positions), encoding, positions, backend="reference")
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)

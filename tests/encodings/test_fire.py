@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lengthwise as lw
 from lengthwise import FIRE, Positions
@@ -198,6 +199,19 @@ def test_a_batch_of_networks_runs_under_vmap() -> None:
 
     got = torch.vmap(one)(parameters, buffers)
     torch.testing.assert_close(got, torch.stack([encoding.of_pair(q, k) for encoding in encodings]))
+
+    def loss(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+        return one(parameters, buffers).square().sum()
+
+    grads = torch.vmap(torch.func.grad(loss))(parameters)
+    for number, encoding in enumerate(encodings):
+        wanted = torch.autograd.grad(encoding.of_pair(q, k).square().sum(), encoding.c)[0]
+        torch.testing.assert_close(grads["c"][number], wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_many_pairs_of_no_real_numbers_have_a_shape() -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert FIRE(2).of_pair(torch.arange(200).unsqueeze(1), torch.arange(200)).shape == (2, 200, 200)
 
 
 class Called(torch.nn.Module):

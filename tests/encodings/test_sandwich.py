@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lengthwise as lw
 from lengthwise import Positions, Sandwich, Sinusoidal
@@ -33,6 +34,13 @@ def test_many_whole_distances_give_the_numbers_of_each_by_itself(start: int) -> 
     encoding, distance = Sandwich(3, 64, first=1), torch.arange(start, start + 5000)
     many = encoding.of_distance(distance.flip(0).view(2, 2500)).flatten(1).flip(1)
     torch.testing.assert_close(many, encoding.of_distance(distance.double()), rtol=1e-5, atol=0)
+
+
+def test_many_distances_in_a_batch_run_under_vmap_and_without_real_numbers() -> None:
+    encoding, distance = Sandwich(2, 8), torch.arange(3200).view(2, 40, 40)
+    torch.testing.assert_close(torch.vmap(encoding.of_distance)(distance), encoding.of_distance(distance).movedim(1, 0))
+    with FakeTensorMode():
+        assert encoding.of_distance(torch.arange(3200)).shape == (2, 3200)
 
 
 def test_it_is_the_inner_product_of_sinusoidal_positions_but_for_a_constant() -> None:

@@ -19,10 +19,12 @@ from torch.utils.checkpoint import checkpoint
 from lengthwise.attention.merge import log_sum_exp, merge
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.errors import InvalidArgument
-from lengthwise.precision import autocasts, transforms_active
+from lengthwise.precision import autocasts, transforms_active, with_rows
 
 _ROWS = 256
 """Queries of a block whose logits are never held."""
+_MASK = 2**23
+"""Numbers that a mask for these holds at most."""
 _PAIRS = 2**21
 """Pairs of one head's queries and keys, times heads and batch, that a block holds at most."""
 
@@ -99,11 +101,12 @@ def _fused(request: Request, q: Tensor, k: Tensor, v: Tensor, falls: bool) -> Te
     queries, keys, dtype = request.q_length, request.k_length, q.dtype
     logits: Any = request.logits
     turned = logits.turned(q, k, request.scale)
-    v = v.to(torch.promote_types(v.dtype, torch.float32))
+    v = with_rows(v.to(torch.promote_types(v.dtype, torch.float32)))
+    rows_at_once = _ROWS if request.positions.plain else max(1, min(_ROWS, _MASK // (request.positions.batch * keys)))
     out = v.new_zeros(request.batch, request.heads, queries, v.shape[-1], dtype=dtype)
     lse = v.new_full((request.batch, request.heads, queries), float("-inf"))
-    for start in range(0, queries, _ROWS):
-        rows = slice(start, min(start + _ROWS, queries))
+    for start in range(0, queries, rows_at_once):
+        rows = slice(start, min(start + rows_at_once, queries))
         columns = slice(0, keys - queries + rows.stop if falls else keys)
         pieces = logits.pieces(rows, columns)
         found = [_kernel(turned(piece.number), v, rows, piece.keys, piece.mask) for piece in pieces]
@@ -121,10 +124,12 @@ def _kernel(
     batch, heads, _, head_dim = q.shape
     shared = heads // k.shape[1]
     if mask is not None:
+        if shared * mask.numel() > _MASK:  # rather copies of the keys than many of the mask
+            k, v, shared = k.repeat_interleave(shared, dim=1), v.repeat_interleave(shared, dim=1), 1
         mask = mask.to(q.dtype).repeat(1, 1, shared, 1)
     q = q[:, :, rows].reshape(batch, k.shape[1], -1, head_dim)
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q, k[:, :, keys], v[:, :, keys], attn_mask=mask, scale=1.0
+        with_rows(q), with_rows(k[:, :, keys]), v[:, :, keys], attn_mask=mask, scale=1.0
     )
     if mask is not None:  # of a row that sees nothing the kernel says another number than -inf
         lse = lse.masked_fill((mask == float("-inf")).all(dim=-1), float("-inf"))

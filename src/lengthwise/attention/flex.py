@@ -46,6 +46,8 @@ class Flex:
             return "the kernel has no float64"
         if request.device.type not in ("cpu", "cuda"):
             return f"it is for CPUs and CUDA, and the queries are on {request.device.type}"
+        if request.device.type == "cuda" and request.head_dim < 16:
+            return "on a GPU the kernel needs heads of at least 16 dims"
         if request.device.type == "cpu" and torch.is_grad_enabled():
             return "on a CPU it has no backward pass: call it under torch.no_grad()"
         if torch.compiler.is_compiling():
@@ -83,10 +85,14 @@ backends.register("flex")(Flex())
 
 @functools.cache
 def compiled() -> Callable[..., Any]:
-    """PyTorch's function, compiled once for all lengths."""
+    """PyTorch's function, compiled once for all lengths.
+
+    As a whole: past the limit of graphs, one for each number of heads, width and kind of mask, PyTorch says so (and how
+    to raise it) rather than to form all logits.
+    """
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=True)
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
 
 
 # Lambdas: what is compiled is told by their number of arguments, which a decorator would hide.

@@ -26,7 +26,7 @@ from torch.nn.functional import pad
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.bias import Bias, DistanceBias, SumBias
 from lengthwise.errors import InvalidArgument
-from lengthwise.precision import autocasts, transforms_active
+from lengthwise.precision import autocasts, transforms_active, with_rows
 
 _ROWS = 256
 """Queries in a block: more waste work above the diagonal, fewer leave the kernel's threads idle."""
@@ -144,7 +144,7 @@ def by_distance(
     window: int,
 ) -> tuple[Tensor, Tensor]:
     """Output `[batch, heads, q, head_dim]` and log-sum-exp `[batch, heads, q]`."""
-    backwards, values_backwards = k.flip(2), v.flip(2)
+    q, backwards, values_backwards = (with_rows(x) for x in (q, k.flip(2), v.flip(2)))
     out = q.new_zeros(q.shape)
     lse = torch.full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
     for rows, columns, mask in _blocks(q, k, values, q_segment, k_segment, causal, window):
@@ -179,7 +179,7 @@ def _back(
     window: int,
     learned: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    backwards, values_backwards = k.flip(2), v.flip(2)
+    q, backwards, values_backwards = (with_rows(x) for x in (q, k.flip(2), v.flip(2)))
     dq, dk, dv = q.new_zeros(q.shape), torch.zeros_like(backwards), torch.zeros_like(values_backwards)
     dvalues = torch.zeros_like(values)
     for rows, columns, mask in _blocks(q, k, values, q_segment, k_segment, causal, window):

@@ -23,6 +23,7 @@ from lengthwise.bias import PairBias
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
+from lengthwise.precision import can_be_read
 
 
 @encodings.register("fire")
@@ -110,12 +111,10 @@ class FIRE(nn.Module):
         As drawn, a quarter bends. None where the weights can't be looked at: under a compiler, on a device that would
         have to wait, for a batch of networks; and where it would not pay.
         """
-        weights = self.hidden_weight, self.hidden_bias
-        batched = any(torch._C._functorch.is_batchedtensor(part) for part in (*weights, x))  # pyright: ignore
-        if torch.compiler.is_compiling() or batched or x.device.type != "cpu" or x.numel() < 2**14:
+        if x.numel() < 2**14 or not can_be_read(x):
             return None, None
         with torch.no_grad():
-            w, b = (part.to(x.dtype) for part in weights)
+            w, b = (part.to(x.dtype) for part in (self.hidden_weight, self.hidden_bias))
             ends = torch.stack((b, w * x.amax() + b))  # the input is at least 0, and a unit is monotone
             on, off = ends.amin(dim=0) > 0, ends.amax(dim=0) < 0
             return on.nonzero()[:, 0], (~on & ~off).nonzero()[:, 0]

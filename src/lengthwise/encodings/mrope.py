@@ -142,6 +142,8 @@ class MRoPE(nn.Module):
         several = positions.axes != 1
         q_angles = self._angles(q, several, spectrum)
         k_angles = q_angles if k is q else partial(self._angles, k, several, spectrum)
+        if callable(k_angles) and (k.requires_grad or spectrum.inv_freq.requires_grad):
+            k_angles = k_angles()
         return Rotation.of_angles(q_angles, k_angles, self.layout, spectrum.attention_factor)
 
     def extra_repr(self) -> str:

@@ -96,6 +96,8 @@ class Rotary(nn.Module):
         q, k = positions.one_axis()
         q_angles = _angles(q, spectrum)
         k_angles = q_angles if k is q else partial(_angles, k, spectrum)
+        if callable(k_angles) and (k.requires_grad or spectrum.inv_freq.requires_grad):
+            k_angles = k_angles()
         return Rotation.of_angles(q_angles, k_angles, self.layout, spectrum.attention_factor)
 
     def extra_repr(self) -> str:

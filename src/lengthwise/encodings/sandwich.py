@@ -20,7 +20,7 @@ from lengthwise.bias import DistanceBias
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
-from lengthwise.precision import widest_float
+from lengthwise.precision import can_be_read, widest_float
 
 
 @encodings.register("sandwich")
@@ -77,8 +77,7 @@ class Sandwich(nn.Module):
 
         With i - j = 64a + b each cosine is cos(64aθ) cos(bθ) - sin(64aθ) sin(bθ): a product of two small matrices.
         """
-        many = distance.device.type == "cpu" and distance.numel() > 1024 and not distance.is_floating_point()
-        if torch.compiler.is_compiling() or not many:
+        if distance.numel() <= 1024 or distance.is_floating_point() or not can_be_read(distance):
             return None
         first, last = (int(end) // 64 for end in distance.aminmax())
         if 32 * (last - first) > distance.numel():
@@ -87,7 +86,7 @@ class Sandwich(nn.Module):
         far = 64 * torch.arange(first, last + 1, dtype=torch.float64, device="cpu").unsqueeze(1) * theta  # [a, terms]
         near = torch.arange(64, dtype=torch.float64, device="cpu").unsqueeze(1) * theta  # [b, terms]
         sums = torch.cat((far.cos(), -far.sin()), dim=1) @ torch.cat((near.cos(), near.sin()), dim=1).T  # [a, b]
-        return (sums - self.sandwich_dim // 2).flatten()[distance - 64 * first]
+        return (sums - self.sandwich_dim // 2).flatten()[distance.long() - 64 * first]
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""

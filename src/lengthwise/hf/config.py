@@ -152,8 +152,8 @@ def _of_layer(config: Config, name: str, layer: Layer, text_only: bool) -> nn.Mo
                 f"no M-RoPE of this package is that of {name!r} ({reason}): text_only=True makes it RoPE"
             )
         encoding: nn.Module = _mrope(settings, name, layer.head_dim, base, _layout(config, name), part)
-        return encoding if method is None else extend(encoding, method)
-    encoding = Rotary(layer.head_dim, base, part, _layout(config, name))
+    else:
+        encoding = Rotary(layer.head_dim, base, part, _layout(config, name))
     if method is not None:
         encoding = extend(encoding, method)
     if name in families.SCALED_SOFTMAX and isinstance(method, YaRN) and method.softmax_multiplier != 1:

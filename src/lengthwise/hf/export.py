@@ -96,7 +96,9 @@ def parts_of(encoding: nn.Module) -> tuple[Rotary, tuple[Method, ...]]:
     """
     inner, methods = _parts_of(encoding)
     if not isinstance(inner, Rotary):
-        raise InvalidArgument("these settings are for rotary encodings of one axis, and MRoPE has three")
+        raise InvalidArgument(
+            "what this engine reads of MRoPE is not known: to_rope_parameters writes it for transformers"
+        )
     return inner, methods
 
 
