@@ -74,7 +74,9 @@ def _blockwise(request: Request) -> Run:
         ready = getattr(request.logits, "ready", None)
         formed: Formed | None = None if ready is None else ready(q, k, request.scale)
         outs: list[Any] = []
-        for start in range(0, queries, rows):
+        # The last rows, which see most, first: what they free has room for all others. The other way round each block
+        # would be a little too large for the gap that the one before has left, and memory grow with the square.
+        for start in reversed(range(0, queries, rows)):
             stop = min(start + rows, queries)
             last = keys - queries + stop if falls else keys  # the key of the last query of the block
             block = _attention_of(request, formed, slice(start, stop), slice(0, last))
@@ -83,6 +85,7 @@ def _blockwise(request: Request) -> Run:
                 outs.append(checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False))
             else:
                 outs.append(block(*given))
+        outs.reverse()
         if not request.lse:
             return torch.cat(outs, dim=2)
         return torch.cat([out for out, _ in outs], dim=2), torch.cat([lse for _, lse in outs], dim=2)
@@ -105,7 +108,7 @@ def _fused(request: Request, q: Tensor, k: Tensor, v: Tensor, falls: bool) -> Te
     rows_at_once = _ROWS if request.positions.plain else max(1, min(_ROWS, _MASK // (request.positions.batch * keys)))
     out = v.new_zeros(request.batch, request.heads, queries, v.shape[-1], dtype=dtype)
     lse = v.new_full((request.batch, request.heads, queries), float("-inf"))
-    for start in range(0, queries, rows_at_once):
+    for start in reversed(range(0, queries, rows_at_once)):
         rows = slice(start, min(start + rows_at_once, queries))
         columns = slice(0, keys - queries + rows.stop if falls else keys)
         pieces = logits.pieces(rows, columns)

@@ -221,7 +221,7 @@ def _blocks(
     """Rows of queries, columns of reversed keys that these can see, and the mask of both by head."""
     queries, keys = q.shape[2], k.shape[2]
     past = keys - queries
-    for start in range(0, queries, _ROWS):
+    for start in reversed(range(0, queries, _ROWS)):  # the widest first: what it frees has room for all others
         stop = min(start + _ROWS, queries)
         last = past + stop if causal else keys if window < 0 else min(keys, past + stop + window)
         first = max(0, past + start - window) if window >= 0 else 0
