@@ -195,9 +195,8 @@ class Positions:
             device: where the tensors are made of ranges.
 
         Example:
-            >>> Positions.shard(range(1, 4, 2), range(2)).visible()
-            tensor([[ True,  True],
-                    [ True,  True]])
+            >>> Positions.shard(range(1, 6, 2), range(3)).visible().tolist()
+            [[True, True, False], [True, True, True], [True, True, True]]
         """
         q = _index(queries, device)
         k = q if keys is queries or (isinstance(keys, range) and keys == queries) else _index(keys, device)

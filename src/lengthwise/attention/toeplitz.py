@@ -46,11 +46,11 @@ class Toeplitz:
 
     def refuses(self, request: Request) -> str | None:
         """Only aligned positions, on a CPU, without dropout."""
-        if request.bias is None and request.positions.plain:
-            return "there is neither a bias nor a mask to lay out"
         reason = refuses_distances(request)
         if reason is not None:
             return reason
+        if request.bias is None and request.positions.plain:
+            return "there is neither a bias nor a mask to lay out"
         if request.device.type != "cpu":
             return f"the kernel that reads the view is that of a CPU, and the queries are on {request.device.type}"
         if request.dropout:
