@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -110,7 +111,7 @@ def attention(found: Findings) -> list[str]:
     return ["## Whose attention resembles NoPE's", *parts] if parts else []
 
 
-def settings(found: Findings, tried: Sequence[dict[str, object]]) -> list[str]:
+def settings(found: Findings, tried: Sequence[dict[str, Any]]) -> list[str]:
     """What the search chose, and the time that all took."""
     rows = [["dataset", "layers", "steps", "rate", "worst encoding at trained lengths", "seconds a trial"]]
     seconds = {
@@ -124,7 +125,7 @@ def settings(found: Findings, tried: Sequence[dict[str, object]]) -> list[str]:
         model, training = trial.experiment.model, trial.experiment.training
         chosen = {"layers": model.layers, "steps": training.steps, "learning_rate": training.learning_rate}
         reached = next(row["reached"] for row in tried if (row["dataset"], row["setting"]) == (dataset.name, chosen))
-        worst = min(reached.values())  # type: ignore[attr-defined]
+        worst = min(reached.values())
         mean = float(np.mean(seconds[dataset.name]))
         numbers = [f"{value:g}" for value in chosen.values()]
         rows.append([dataset.name, *numbers, f"{worst:.3f}", f"{mean:.0f}"])

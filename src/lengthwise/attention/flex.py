@@ -105,7 +105,7 @@ def _mask(positions: Positions, past: Tensor) -> Seen | None:
     q_segment, k_segment, device = positions.q_segment, positions.k_segment, positions.device
     seen: Seen | None = None
     if positions.causal:
-        seen = lambda batch, head, q, k: q + past >= k  # noqa: E731
+        seen = _both(None, lambda batch, head, q, k: q + past >= k)
     if positions.window is not None:
         window = torch.tensor(positions.window, device=device)
         seen = _both(seen, lambda batch, head, q, k: (q + past - k).abs() <= window)
