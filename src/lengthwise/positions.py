@@ -7,14 +7,13 @@ encoding never counts tokens by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from lengthwise.errors import InvalidArgument, nearest
 from lengthwise.positions_check import (
@@ -26,6 +25,7 @@ from lengthwise.positions_check import (
     check_segments,
     check_settings,
 )
+from lengthwise.positions_tree import register
 
 _TENSORS = ("q", "k", "q_segment", "k_segment", "q_order", "k_order")
 _SETTINGS = ("causal", "window", "aligned", "target_length")
@@ -327,30 +327,17 @@ class Positions:
         """The queries as keys too: the positions at which new keys are rotated before they join a cache."""
         # Where order decides nothing, there may be more queries than keys, and then they are not the last of these.
         ordered = self.causal or self.window is not None
-        q_order = self.orders()[0] if ordered else self.q_order
-        return Positions(
-            self.q,
-            self.q,
-            q_segment=self.q_segment,
-            k_segment=self.q_segment,
-            q_order=q_order,
-            k_order=q_order,
-            causal=self.causal,
-            window=self.window,
-            target_length=self.target_length,
-        )
+        order = self.orders()[0] if ordered else self.q_order
+        return self._with(k=self.q, k_segment=self.q_segment, q_order=order, k_order=order, aligned=False)
 
     def replace(self, **changes: Any) -> Positions:
         """The same with some fields changed; the promise `aligned` is withdrawn."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
         for name in changes:
-            if name not in values:
-                raise InvalidArgument(f"Positions has no field {name!r}: {nearest(name, values)}")
+            if name not in _TENSORS + _SETTINGS:
+                raise InvalidArgument(f"Positions has no field {name!r}: {nearest(name, _TENSORS + _SETTINGS)}")
         if changes.get("aligned"):
             raise InvalidArgument("aligned is a promise that only constructors make: it can't be set by replace")
-        values.update(changes)
-        values["aligned"] = False
-        return Positions(**values)
+        return self._with(**{**changes, "aligned": False})
 
     def part(self, rows: slice, columns: slice) -> Positions:
         """Some queries and some keys only, each with the order in which it stands in the whole.
@@ -362,36 +349,31 @@ class Positions:
         def cut(part: Tensor | None, kept: slice) -> Tensor | None:
             return None if part is None else part[:, kept] if part.dim() > 1 else part[kept]
 
-        values: dict[str, Any] = {name: getattr(self, name) for name in _SETTINGS}
         tensors = (self.q, self.k, self.q_segment, self.k_segment, q_order, k_order)
-        for name, tensor, kept in zip(_TENSORS, tensors, (rows, columns) * 3, strict=True):
-            values[name] = cut(tensor, kept)
-        values["aligned"] = False
-        return Positions(**values)
+        pairs = zip(_TENSORS, tensors, (rows, columns) * 3, strict=True)
+        return self._with(**{name: cut(tensor, kept) for name, tensor, kept in pairs}, aligned=False)
 
     def with_target(self, length: int | None) -> Positions:
         """The same with a length-dependent method fixed to `length`; every promise stays, since nothing moves."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
-        values["target_length"] = length
-        return Positions(**values)
+        return self._with(target_length=length)
 
     def for_rows(self, batch: int) -> Positions:
         """The same with positions of their own for each of `batch` rows, so that a map can tell rows apart."""
         if self.q.dim() != 1:
             return self
-        values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
-        values["q"] = self.q.expand(batch, -1)
-        values["k"] = values["q"] if self.k is self.q else self.k.expand(batch, -1)
-        return Positions(**values)
+        q = self.q.expand(batch, -1)
+        return self._with(q=q, k=q if self.k is self.q else self.k.expand(batch, -1))
 
     def to(self, device: torch.device | str) -> Positions:
         """The same on another device."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in _TENSORS + _SETTINGS}
-        for name in _TENSORS:
-            values[name] = None if values[name] is None else values[name].to(device)
+        there = {name: part.to(device) for name in _TENSORS if (part := getattr(self, name)) is not None}
         if self.k is self.q:
-            values["k"] = values["q"]  # one tensor still: what is computed of it is computed once
-        return Positions(**values)
+            there["k"] = there["q"]  # one tensor still: what is computed of it is computed once
+        return self._with(**there)
+
+    def _with(self, **changes: Any) -> Positions:
+        kept = {name: getattr(self, name) for name in _TENSORS + _SETTINGS if name not in changes}
+        return Positions(**kept, **changes)
 
     def _batched(self) -> list[tuple[str, Tensor]]:
         """Names and tensors of the parts that have a batch dimension."""
@@ -407,30 +389,4 @@ def _index(part: range | Tensor, device: torch.device | str | None) -> Tensor:
     return torch.arange(len(part), device=device) * part.step + part.start
 
 
-def _flatten(positions: Positions) -> tuple[list[Any], tuple[Any, ...]]:
-    return [getattr(positions, name) for name in _TENSORS], tuple(getattr(positions, name) for name in _SETTINGS)
-
-
-def _flatten_with_keys(positions: Positions) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-    # Keys with brackets: torch.export replaces names in text, and `q` as an attribute begins `q_segment` too.
-    leaves, settings = _flatten(positions)
-    return [(pytree.MappingKey(name), leaf) for name, leaf in zip(_TENSORS, leaves, strict=True)], settings
-
-
-def _unflatten(leaves: Iterable[Any], settings: tuple[Any, ...]) -> Positions:
-    # Without checks: tracers put things other than tensors into leaves.
-    positions = object.__new__(Positions)
-    for name, value in zip(_TENSORS + _SETTINGS, (*leaves, *settings), strict=True):
-        object.__setattr__(positions, name, value)
-    return positions
-
-
-pytree.register_pytree_node(
-    Positions,
-    _flatten,
-    _unflatten,
-    serialized_type_name="lengthwise.Positions",
-    flatten_with_keys_fn=_flatten_with_keys,
-    to_dumpable_context=list,
-    from_dumpable_context=tuple,
-)
+register(Positions, tensors=_TENSORS, settings=_SETTINGS)
