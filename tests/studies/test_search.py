@@ -12,25 +12,40 @@ from lengthwise.studies import Choice, kazemnejad2023
 from lengthwise.studies import search as searching
 
 
-def test_a_search_trains_on_trained_lengths_alone_and_takes_the_best_rung_where_none_is_good_enough(
+RUNGS = tuple({"layers": 1, "steps": steps, "learning_rate": 1e-3} for steps in (1, 3, 5))
+"""None of them teaches anything."""
+
+
+def test_a_search_looks_at_trained_lengths_alone_and_leaves_the_last_rung_to_what_no_other_is_enough_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rungs = ({"layers": 1, "steps": 1, "learning_rate": 1e-3}, {"layers": 1, "steps": 3, "learning_rate": 1e-3})
-    monkeypatch.setattr(searching, "RUNGS", rungs)
+    monkeypatch.setattr(searching, "RUNGS", RUNGS)
     seen: list[Experiment] = []
 
     def train(experiments: Sequence[Experiment]) -> list[Result]:
         seen.extend(experiments)
         return [run(one, runs=tmp_path, device="cpu") for one in experiments]
 
-    choice = Choice(tasks=("Parity",), encodings=("NoPE", "ALiBi"))
-    chosen, tried = searching.search(choice, train)
-    assert len(tried) == 2
-    assert [row["setting"] for row in tried] == [dict(rung) for rung in rungs]
-    best = max(tried, key=lambda row: min(row["reached"].values()))
-    assert chosen == {"Parity": best["setting"]}
+    chosen, tried = searching.search(Choice(tasks=("Parity",), encodings=("NoPE", "ALiBi")), train)
+    assert [row["setting"] for row in tried] == [dict(rung) for rung in RUNGS[:2]]
+    assert all(list(row["reached"]) == ["NoPE"] for row in tried), "an encoding that fails ends its rung"
+    assert chosen == {"Parity": dict(RUNGS[-1])}
     assert all(max(one.test_lengths) <= one.train_length for one in seen)
     assert {one.seed for one in seen} == {searching.SEARCH_SEED}
+
+
+def test_a_search_takes_the_first_rung_at_which_every_encoding_is_good_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "RUNGS", RUNGS)
+    monkeypatch.setattr(searching, "TRAINED", 0.0)
+
+    def train(experiments: Sequence[Experiment]) -> list[Result]:
+        return [run(one, runs=tmp_path, device="cpu") for one in experiments]
+
+    chosen, tried = searching.search(Choice(tasks=("Parity", "SCAN"), encodings=("NoPE", "ALiBi")), train)
+    assert chosen == {"Parity": dict(RUNGS[0]), "SCAN": dict(RUNGS[0])}
+    assert [list(row["reached"]) for row in tried] == [["NoPE", "ALiBi"]] * 2
 
 
 def test_what_a_search_chose_is_what_the_study_trains_with() -> None:

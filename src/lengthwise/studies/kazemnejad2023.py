@@ -44,8 +44,8 @@ FURTHER = {
 """Arms that the publication did not have, or had in another way; `root` is that of head_dim."""
 RUNGS: tuple[Mapping[str, float], ...] = (
     {"layers": 2, "steps": 2000, "learning_rate": 2e-3},
-    {"layers": 4, "steps": 2000, "learning_rate": 2e-3},
-    {"layers": 4, "steps": 5000, "learning_rate": 1e-3},
+    {"layers": 3, "steps": 4000, "learning_rate": 2e-3},
+    {"layers": 4, "steps": 6000, "learning_rate": 1e-3},
 )
 """Settings that a search tries for each dataset at scale small, cheapest first; all encodings share the one chosen."""
 

@@ -1,7 +1,7 @@
 """From the results of a study to its numbers: accuracy by length, ranks, agreement with the published ones.
 
-Pure functions on results. A trial counts as undertrained if its mean exact match over the trained lengths that were
-tested is below 0.95, whatever it does past them; every ranking is given with and without such trials.
+Pure functions on results. A trial counts as undertrained if its mean exact match over trained lengths, each weighed as
+training draws it, is below 0.95, whatever it does past them; every ranking is given with and without such trials.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from lengthwise.lab.result import Result
 from lengthwise.lab.statistics import Ties, mean_reciprocal_rank
 from lengthwise.studies.study import Study, Trial
-from lengthwise.tasks.task import Dataset
+from lengthwise.tasks.task import Dataset, build_task
 
 TRAINED = 0.95
 """Exact match on trained lengths below which a trial counts as undertrained."""
@@ -28,7 +28,7 @@ class Scored:
 
     Args:
         trial: what was run.
-        seen: mean exact match over trained lengths.
+        seen: mean exact match over trained lengths, each weighed as training draws it.
         past: mean exact match over longer lengths, each with the same weight.
         past_told: the same when told where to stop; nan where answers end in no mark.
         by_length: exact match at every tested length.
@@ -51,18 +51,29 @@ class Scored:
 def scored(trial: Trial, result: Result) -> Scored:
     """Sort the scores of a result into trained and longer lengths."""
     one = result.experiment
-    exact = dict(zip(one.test_lengths, result.scores[METRIC], strict=True))
+    exact = dict(_by_length(result))
     told = dict(zip(one.test_lengths, result.scores.get(TOLD, ()), strict=False))
     far = [length for length in one.test_lengths if length > one.train_length]
-    near = [length for length in one.test_lengths if length <= one.train_length]
     return Scored(
         trial,
-        float(np.mean([exact[length] for length in near])),
+        on_trained(result),
         float(np.mean([exact[length] for length in far])),
         float(np.mean([told[length] for length in far])) if told else float("nan"),
         exact,
         result.train_seconds + result.test_seconds,
     )
+
+
+def on_trained(result: Result) -> float:
+    """Mean exact match over the trained lengths that were tested, each weighed as training draws it."""
+    one = result.experiment
+    share = getattr(build_task(one.task), "share", lambda _: 1.0)
+    near = [(share(length), value) for length, value in _by_length(result) if length <= one.train_length]
+    return sum(weight * value for weight, value in near) / sum(weight for weight, _ in near)
+
+
+def _by_length(result: Result) -> list[tuple[int, float]]:
+    return list(zip(result.experiment.test_lengths, result.scores[METRIC], strict=True))
 
 
 @dataclass(frozen=True)

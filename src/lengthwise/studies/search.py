@@ -1,8 +1,8 @@
 """One setting a dataset, the same for all encodings, found on trained lengths alone.
 
 Rungs of settings, cheapest first. A dataset takes the first rung at which every encoding reaches the exact match that
-counts as trained, on trained lengths and with a seed that the study does not use; where no rung does that, the one
-whose worst encoding is best. Longer lengths are not looked at.
+counts as trained, on trained lengths and with a seed that the study does not use. The first encoding that does not
+reach it ends a rung; the last rung is for what is left, and is not tried. Longer lengths are not looked at.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from lengthwise.lab.experiment import Experiment
 from lengthwise.lab.result import Result
 from lengthwise.studies.kazemnejad2023 import RUNGS, chosen_arms, chosen_datasets, experiment
-from lengthwise.studies.outcome import METRIC, TRAINED
+from lengthwise.studies.outcome import TRAINED, on_trained
 from lengthwise.studies.study import Choice
 from lengthwise.tasks.task import Dataset
 
@@ -33,30 +33,25 @@ def search(choice: Choice, run: Callable[[Sequence[Experiment]], Sequence[Result
         run: trains and tests models, in the order given.
 
     Returns:
-        The setting of each dataset by name, and for each one tried what every encoding reached.
+        The setting of each dataset by name, and for each one tried what the encodings reached, up to the first that
+        did not reach enough.
     """
     left, arms = chosen_datasets(choice), chosen_arms(choice)
-    tried: Tried = []
-    worst: dict[str, list[tuple[float, Mapping[str, float]]]] = {one.name: [] for one in left}
-    chosen: Chosen = {}
-    for rung in RUNGS:
-        wanted = [
-            (dataset, arm, _on_trained(dataset, spec, rung, choice)) for dataset in left for arm, spec in arms.items()
+    chosen, tried = Chosen(), Tried()
+    for rung in RUNGS[:-1]:
+        reached: dict[str, dict[str, float]] = {dataset.name: {} for dataset in left}
+        good = left
+        for arm, spec in arms.items():
+            results = run([_on_trained(dataset, spec, rung, choice) for dataset in good])
+            for dataset, result in zip(good, results, strict=True):
+                reached[dataset.name][arm] = on_trained(result)
+            good = [dataset for dataset in good if reached[dataset.name][arm] >= TRAINED]
+        tried += [
+            {"dataset": dataset.name, "setting": dict(rung), "reached": reached[dataset.name]} for dataset in left
         ]
-        results = run([experiment for _, _, experiment in wanted])
-        reached: dict[str, dict[str, float]] = {}
-        for (dataset, arm, _), result in zip(wanted, results, strict=True):
-            values = result.scores[METRIC]
-            reached.setdefault(dataset.name, {})[arm] = sum(values) / len(values)
-        for dataset in left:
-            tried.append({"dataset": dataset.name, "setting": dict(rung), "reached": reached[dataset.name]})
-            worst[dataset.name].append((min(reached[dataset.name].values()), rung))
-            if worst[dataset.name][-1][0] >= TRAINED:
-                chosen[dataset.name] = dict(rung)
-        left = [dataset for dataset in left if dataset.name not in chosen]
-    for dataset in left:
-        chosen[dataset.name] = dict(max(worst[dataset.name], key=lambda pair: pair[0])[1])
-    return chosen, tried
+        chosen |= {dataset.name: dict(rung) for dataset in good}
+        left = [dataset for dataset in left if dataset not in good]
+    return chosen | {dataset.name: dict(RUNGS[-1]) for dataset in left}, tried
 
 
 def _on_trained(dataset: Dataset, spec: str, rung: Mapping[str, float], choice: Choice) -> Experiment:

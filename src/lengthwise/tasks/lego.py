@@ -47,7 +47,7 @@ class Lego(Framed):
     family: ClassVar[str] = "reasoning and composition"
     min_length: ClassVar[int] = 2
     datasets: ClassVar[Sequence[Dataset]] = (
-        Dataset("LEGO", "mathematics_and_reasoning", "lego", span(4, 8), span(9, 16), "lego", span(4, 8), span(9, 16)),
+        Dataset("LEGO", "mathematics_and_reasoning", "lego", span(4, 8), span(9, 16), "lego", span(2, 4), span(5, 8)),
     )
 
     scratchpad: str = ""

@@ -52,9 +52,9 @@ class Pcfg(Framed):
             "pcfg(symbols=520)",
             span(1, 8),
             span(9, 35),
-            small="pcfg(symbols=10, longest=32)",
-            small_trained=span(1, 3),
-            small_tested=span(4, 6),
+            small="pcfg(symbols=5, longest=20)",
+            small_trained=span(1, 2),
+            small_tested=span(3, 4),
         ),
     )
 

@@ -53,8 +53,8 @@ class Polynomial(Framed):
             span(1, 8),
             span(9, 16),
             "polynomial",
-            span(1, 4),
-            span(5, 8),
+            span(1, 2),
+            span(3, 4),
         ),
     )
 

@@ -51,8 +51,8 @@ class SortNumbers(Framed):
             span(2, 8),
             span(9, 16),
             "sort_numbers(digits=2)",
-            span(2, 6),
-            span(7, 12),
+            span(2, 5),
+            span(6, 10),
         ),
     )
 

@@ -46,8 +46,8 @@ class Summation(Framed):
             span(2, 8),
             span(9, 16),
             "summation",
-            span(2, 8),
-            span(9, 16),
+            span(2, 4),
+            span(5, 8),
         ),
     )
 

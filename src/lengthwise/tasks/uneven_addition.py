@@ -47,8 +47,8 @@ class UnevenAddition(Framed):
             span(1, 8),
             span(9, 16),
             "uneven_addition",
-            span(1, 4),
-            span(5, 8),
+            span(1, 2),
+            span(3, 4),
         ),
     )
 
