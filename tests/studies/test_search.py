@@ -11,7 +11,6 @@ from lengthwise.lab.run import run
 from lengthwise.studies import Choice, kazemnejad2023
 from lengthwise.studies import search as searching
 
-
 RUNGS = tuple({"layers": 1, "steps": steps, "learning_rate": 1e-3} for steps in (1, 3, 5))
 """None of them teaches anything."""
 

@@ -31,7 +31,7 @@ from lengthwise.precision import autocasts, transforms_active, with_rows
 _ROWS = 256
 """Queries in a block: more waste work above the diagonal, fewer leave the kernel's threads idle."""
 
-_LOGITS = 2**21
+_LOGITS = 2**20
 """Gradients of logits that are held at a time."""
 
 _ARGUMENTS = (
@@ -256,31 +256,32 @@ def _add_diagonals(
     scale: float,
     keys: int,
 ) -> None:
-    """Add what a block gives to the gradient of the vector, a few of its rows at a time."""
-    grad, q, out, lse = of_queries
-    several = max(1, _LOGITS // (q.shape[0] * q.shape[1] * (columns.stop - columns.start)))
-    for start in range(rows.start, rows.stop, several):
-        here = slice(start, min(start + several, rows.stop))
-        given = grad[:, :, here], out[:, :, here], lse[:, :, here], q[:, :, here]
-        own = mask[:, :, here.start - rows.start : here.stop - rows.start]
-        sums = _diagonal_sums(_logit_gradient(*given, *of_keys, own, scale))
-        first = _first(here, columns, q.shape[2], keys)
-        dvalues[:, first : first + sums.shape[1]] += sums
+    """Add what a block gives to the gradient of the vector, a few rows of one head at a time."""
+    queries, heads, group = of_queries[0].shape[2], of_queries[0].shape[1], mask.shape[1] // of_keys[0].shape[1]
+    several = max(1, _LOGITS // (of_queries[0].shape[0] * mask.shape[3]))
+    for head in range(heads):
+        k, v = (x[:, head // group] for x in of_keys)
+        for start in range(rows.start, rows.stop, several):
+            here = slice(start, min(start + several, rows.stop))
+            grad, q, out, lse = (x[:, head, here] for x in of_queries)
+            own = mask[:, head, start - rows.start : here.stop - rows.start]
+            sums = _diagonal_sums(_logit_gradient(grad, out, lse, q, k, v, own, scale))
+            first = _first(here, columns, queries, keys)
+            dvalues[head, first : first + len(sums)] += sums
 
 
 def _logit_gradient(
     grad: Tensor, out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float
 ) -> Tensor:
-    """Gradient of the logits `[batch, heads, rows, columns]`, in float32 or wider."""
-    wide, group = lse.dtype, q.shape[1] // k.shape[1]
-    k, v = (x.to(wide) if group == 1 else x.to(wide).repeat_interleave(group, dim=1) for x in (k, v))
-    weights = torch.matmul(q.to(wide) * scale, k.transpose(-1, -2)).add_(mask).sub_(lse.unsqueeze(-1)).exp_()
-    less = (grad.to(wide) * out.to(wide)).sum(-1, keepdim=True)
-    return torch.matmul(grad.to(wide), v.transpose(-1, -2)).sub_(less).mul_(weights)
+    """Gradient of one head's logits `[batch, rows, columns]`, in float32 or wider."""
+    grad, out, q, k, v = (x.to(lse.dtype) for x in (grad, out, q, k, v))
+    weights = torch.matmul(q * scale, k.transpose(-1, -2)).add_(mask).sub_(lse.unsqueeze(-1)).exp_()
+    less = (grad * out).sum(-1, keepdim=True)
+    return torch.matmul(grad, v.transpose(-1, -2)).sub_(less).mul_(weights)
 
 
 def _diagonal_sums(x: Tensor) -> Tensor:
-    """Sums of `x [batch, heads, rows, columns]` over the batch and over row + column: `[heads, rows + columns - 1]`."""
-    rows, columns = x.shape[2:]
-    wide = pad(x.sum(0), (0, rows)).flatten(1)  # [heads, rows * (columns + rows)]
-    return wide[:, :-rows].unflatten(1, (rows, rows + columns - 1)).sum(1)
+    """Sums of `x [batch, rows, columns]` over the batch and over row + column: `[rows + columns - 1]`."""
+    rows, columns = x.shape[1:]
+    wide = pad(x.sum(0), (0, rows)).flatten()  # [rows * (columns + rows)]
+    return wide[:-rows].unflatten(0, (rows, rows + columns - 1)).sum(0)
