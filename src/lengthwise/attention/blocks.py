@@ -25,7 +25,7 @@ _ROWS = 256
 """Queries of a block whose logits are never held."""
 _MASK = 2**23
 """Numbers that a mask for these holds at most."""
-_PAIRS = 2**21
+_PAIRS = 2**20
 """Pairs of one head's queries and keys, times heads and batch, that a block holds at most."""
 
 Formed = Callable[[slice, slice], tuple[Tensor, list[slice]]]

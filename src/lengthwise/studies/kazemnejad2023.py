@@ -45,9 +45,12 @@ FURTHER = {
 RUNGS: tuple[Mapping[str, float], ...] = (
     {"layers": 2, "steps": 2000, "learning_rate": 2e-3},
     {"layers": 3, "steps": 4000, "learning_rate": 2e-3},
-    {"layers": 4, "steps": 6000, "learning_rate": 1e-3},
 )
-"""Settings that a search tries for each dataset at scale small, cheapest first; all encodings share the one chosen."""
+"""Settings that a search tries for each dataset at scale small, cheapest first; all encodings share the one chosen.
+
+A third one of 4 layers, 6000 steps and 1e-3 was tried where these do not do (82 % for NoPE at two terms of Polynomial
+Evaluation, 61 % at the second): four times the time, and not enough either.
+"""
 
 
 @studies.register(NAME)
