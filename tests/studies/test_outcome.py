@@ -53,6 +53,56 @@ def test_a_trial_is_scored_on_trained_and_on_longer_lengths_apart(study: Study) 
     assert not scored(study.trials[0], result(study.trials[0], 0.3, seen=0.95)).undertrained
 
 
+def test_trained_lengths_weigh_as_training_draws_them() -> None:
+    trial = studies["kazemnejad2023"](Choice(tasks=("Addition",), seeds=1)).trials[0]
+    whole = result(trial, past=0.0)
+    lengths = whole.experiment.test_lengths
+    exact = tuple(0.5 if length == 1 else 1.0 for length in lengths)  # 1 of 4 pairs of numbers of digits up to 2
+    one = scored(trial, replace(whole, scores={"exact_match": exact}))
+    assert one.seen == pytest.approx((1 * 0.5 + 3 * 1.0) / 4)
+
+
+def test_scratchpads_come_as_datasets_of_their_own_and_leave_the_published_ranks_alone() -> None:
+    plain = studies["kazemnejad2023"](Choice(seeds=1))
+    padded = studies["kazemnejad2023"](Choice(seeds=1, scratchpads=("minimal", "full")))
+    more = padded.datasets[len(plain.datasets) :]
+    assert len(more) == 12
+    assert {one.small for one in more if one.name.startswith("Sorting")} == {
+        "sort(scratchpad='co')",
+        "sort(scratchpad='icor')",
+    }
+    assert all(trial.experiment.data for trial in padded.trials), "every task of them can be built"
+    here = [scored(trial, result(trial, PAST[trial.arm])) for trial in padded.trials]
+    ranks, with_pads = ranking(padded, here), ranking(padded, here, category="scratchpad")
+    assert ranks is not None
+    assert with_pads is not None
+    assert (ranks.pairs, with_pads.pairs) == (17, 12)
+    assert set(best_on(padded, here)) == {one.name for one in padded.datasets}
+
+
+@pytest.mark.parametrize(
+    ("addition", "parity", "answer"),
+    [(0.9, 0.1, "holds here"), (0.9, 0.9, "does not"), (0.1, 0.1, "does not")],
+)
+def test_a_scratchpad_that_helps_addition_alone_is_what_was_claimed(
+    addition: float, parity: float, answer: str
+) -> None:
+    study = studies["kazemnejad2023"](Choice(tasks=("Addition", "Parity"), seeds=2, scratchpads=("full",)))
+    past = {"Addition | full": addition, "Parity | full": parity}
+    scores = [scored(trial, result(trial, past.get(trial.dataset.name, 0.5))) for trial in study.trials]
+    claim = next(one for one in claims(study, scores, {}) if one.letter == "f")
+    assert claim.answer == answer
+    assert f"Addition {100 * (addition - 0.5):+.1f}" in claim.because
+
+
+def test_that_encodings_matter_with_a_scratchpad_is_told_by_their_ranks_there() -> None:
+    study = studies["kazemnejad2023"](Choice(tasks=("Addition", "Parity"), seeds=2, scratchpads=("full",)))
+    ordered = [scored(trial, result(trial, PAST[trial.arm])) for trial in study.trials]
+    alike = [scored(trial, result(trial, 0.5)) for trial in study.trials]
+    answers = [next(c.answer for c in claims(study, some, {}) if c.letter == "g") for some in (ordered, alike)]
+    assert answers == ["holds here", "can't be told"]
+
+
 def test_a_clear_order_gives_the_reciprocal_ranks_of_that_order(study: Study) -> None:
     ranks = ranking(study, [scored(trial, result(trial, PAST[trial.arm])) for trial in study.trials])
     assert ranks is not None

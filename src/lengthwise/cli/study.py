@@ -50,6 +50,8 @@ class RunStudy:
     """Arms by name, or specs of others (the published five)."""
     seeds: Annotated[int, _names("N")] = 3
     """Models of each encoding and dataset (3)."""
+    scratchpads: Annotated[tuple[str, ...], _names("FORMAT...")] = ()
+    """Six datasets with scratchpads too: minimal, full, "no input", ... or letters of icovr (none)."""
     search: bool = False
     """Find one setting a dataset, on trained lengths alone, and stop."""
     jobs: Annotated[int, _names("N")] = 0
@@ -70,7 +72,9 @@ class RunStudy:
         """Train what is missing, print, write."""
         make = studies[self.name]
         stored = ResultFiles(self.results or Path("results") / f"{self.name}-{self.scale}")
-        choice = Choice(self.scale, self.tasks, self.encodings, self.seeds, stored.settings())
+        choice = Choice(
+            self.scale, self.tasks, self.encodings, self.seeds, stored.settings(), scratchpads=self.scratchpads
+        )
         pick_device(self.device)
         for folder in (self.runs, stored.folder):
             check_folder(folder)
@@ -96,12 +100,16 @@ class RunStudy:
     def _search(self, choice: Choice, stored: ResultFiles) -> int:
         if self.scale != "small":
             raise InvalidArgument("settings are searched for at --scale small; the others are fixed")
-        chosen, tried = search(replace(choice, settings={}), lambda experiments: self._sweep(list(experiments)))
+        chosen, tried = search(
+            replace(choice, settings={}, scratchpads=()), lambda experiments: self._sweep(list(experiments))
+        )
         stored.write_search(stored.settings() | chosen, tried)
         out = console()
-        for row in tried:
-            worst = min(row["reached"].values())
-            out.print(f"{row['dataset']:<32} {_setting(row['setting']):<36} worst {worst:.3f}", highlight=False)
+        reached = {(row["dataset"], _setting(row["setting"])): min(row["reached"].values()) for row in tried}
+        for name, setting in chosen.items():
+            worst = reached.get((name, _setting(setting)))
+            told = "not tried: no cheaper one does" if worst is None else f"worst {worst:.3f}"
+            out.print(f"{name:<32} {_setting(setting):<40} {told}", highlight=False)
         return 0
 
     def _sweep(self, experiments: list[Experiment], keep: Callable[[Result], None] | None = None) -> list[Result]:

@@ -14,7 +14,7 @@ import torch
 
 from lengthwise.analysis.constructions import absolute_position, read_positions
 from lengthwise.studies.attention import Series, order_of_arms
-from lengthwise.studies.outcome import Scored, rank_difference, ranking
+from lengthwise.studies.outcome import Scored, gain, rank_difference, ranking
 from lengthwise.studies.study import Study
 
 Answer = Literal["holds here", "does not", "can't be told"]
@@ -64,10 +64,7 @@ def claims(study: Study, scores: Sequence[Scored], distances: Mapping[str, Serie
         _theorem(),
         _resembles(distances),
     ]
-    not_run = "no trials with scratchpads were made"
-    made.append(Claim("f", "A scratchpad helps addition only, and its format matters", "can't be told", not_run))
-    made.append(Claim("g", "With a scratchpad the choice of encoding still matters", "can't be told", not_run))
-    return made
+    return [*made, _scratchpad_helps(scores), _scratchpad_ranks(study, scores)]
 
 
 def _rank(
@@ -91,6 +88,45 @@ def _worst(study: Study, scores: Sequence[Scored], mean: Mapping[str, float]) ->
         return Claim("c", text, "can't be told", "not all of these encodings were run on the same datasets")
     rival = min((arm for arm in mean if arm != "APE"), key=lambda arm: mean[arm])
     return _between("c", text, rival, "APE", mean, rank_difference(study, scores, rival, "APE"))
+
+
+NOT_RUN = "no trials with scratchpads were made"
+
+
+def _scratchpad_helps(scores: Sequence[Scored]) -> Claim:
+    """By the best format of each dataset: its gain for addition, and for the others."""
+    text = "A scratchpad helps addition only, and its format matters"
+    names = [one.trial.dataset.name.partition(" | ") for one in scores]
+    forms: dict[str, list[str]] = {}
+    for name, bar, form in names:
+        if bar and form not in forms.setdefault(name, []):
+            forms[name].append(form)
+    best: dict[str, tuple[float, float, float]] = {}
+    told: list[str] = []
+    for name, some in forms.items():
+        gains = {form: found for form in some if (found := gain(scores, name, form)) is not None}
+        if gains:
+            form = max(gains, key=lambda form: gains[form][0])
+            middle, low, high = best[name] = gains[form]
+            told.append(f"{name} {100 * middle:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}] ({form})")
+    if "Addition" not in best or len(best) < 2:
+        return Claim("f", text, "can't be told", NOT_RUN)
+    others = [value for name, value in best.items() if name != "Addition"]
+    _, low, high = best["Addition"]
+    refuted = high < 0 or any(one[1] > 0 for one in others)
+    answer: Answer = "does not" if refuted else "holds here" if low > 0 else "can't be told"
+    return Claim("f", text, answer, "points of exact match that the best format adds: " + ", ".join(told))
+
+
+def _scratchpad_ranks(study: Study, scores: Sequence[Scored]) -> Claim:
+    text = "With a scratchpad the choice of encoding still matters"
+    ranks = ranking(study, scores, category="scratchpad")
+    if ranks is None or len(ranks.arms) < 2:
+        return Claim("g", text, "can't be told", NOT_RUN)
+    mean = dict(zip(ranks.arms, ranks.mean, strict=True))
+    order = sorted(mean, key=lambda arm: -mean[arm])
+    difference = rank_difference(study, scores, order[0], order[-1], "scratchpad")
+    return _between("g", text, order[0], order[-1], mean, difference)
 
 
 def _between(

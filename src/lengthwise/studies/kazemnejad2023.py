@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -23,6 +24,7 @@ from lengthwise.lab.experiment import Experiment, Training
 from lengthwise.lab.run import pinned
 from lengthwise.models.config import ModelConfig
 from lengthwise.studies.study import Choice, Study, Trial, studies
+from lengthwise.tasks.scratchpad import FORMATS
 from lengthwise.tasks.task import Dataset, build_task, datasets
 
 NAME = "kazemnejad2023"
@@ -78,12 +80,23 @@ def kazemnejad2023(choice: Choice) -> Study:
     )
 
 
+SCRATCHPADS = (
+    "Addition",
+    "LEGO",
+    "Parity",
+    "Polynomial Evaluation",
+    "Sorting (Single Token)",
+    "Summation",
+)
+"""Datasets that the publication also has with a scratchpad before the answer."""
+
+
 def experiment(dataset: Dataset, encoding: str, seed: int, choice: Choice) -> Experiment:
     """One trial's settings at a scale; at `small` those that a search chose for the dataset, or the first rung."""
     small = choice.scale == "small"
     task = dataset.small if small else dataset.spec
     trained, tested = (dataset.small_trained, dataset.small_tested) if small else (dataset.trained, dataset.tested)
-    model, training = _sizes(choice, choice.settings.get(dataset.name, RUNGS[0]))
+    model, training = _sizes(choice, choice.settings.get(plain_name(dataset), RUNGS[0]))
     plain = Experiment(
         encoding=encoding,
         task=task,
@@ -105,7 +118,39 @@ def published() -> dict[str, Any]:
 
 
 def chosen_datasets(choice: Choice) -> list[Dataset]:
-    """The datasets whose names hold one of the words asked for; all where none is."""
+    """The datasets whose names hold one of the words asked for; all where none is.
+
+    Those that the publication has with scratchpads come again in each format asked for.
+    """
+    found = _named(choice)
+    padded = [_with_scratchpad(one, form) for form in choice.scratchpads for one in found if one.name in SCRATCHPADS]
+    return [*found, *padded]
+
+
+def plain_name(dataset: Dataset) -> str:
+    """The name of a dataset without its scratchpad."""
+    return dataset.name.partition(" | ")[0]
+
+
+def _with_scratchpad(dataset: Dataset, form: str) -> Dataset:
+    switches = FORMATS.get(form, form)
+    if dataset.name in ("LEGO", "Sorting (Single Token)"):  # they carry no variables
+        switches = switches.replace("v", "")
+    return replace(
+        dataset,
+        name=f"{dataset.name} | {form}",
+        category="scratchpad",
+        spec=_with_switches(dataset.spec, switches),
+        small=_with_switches(dataset.small, switches),
+    )
+
+
+def _with_switches(spec: str, switches: str) -> str:
+    given = f"scratchpad='{switches}')"
+    return f"{spec[:-1]}, {given}" if spec.endswith(")") else f"{spec}({given}"
+
+
+def _named(choice: Choice) -> list[Dataset]:
     known = datasets(NAME)
     if not choice.tasks:
         return known

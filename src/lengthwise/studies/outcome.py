@@ -67,8 +67,12 @@ def scored(trial: Trial, result: Result) -> Scored:
 def on_trained(result: Result) -> float:
     """Mean exact match over the trained lengths that were tested, each weighed as training draws it."""
     one = result.experiment
-    share = getattr(build_task(one.task), "share", lambda _: 1.0)
-    near = [(share(length), value) for length, value in _by_length(result) if length <= one.train_length]
+    share = getattr(build_task(one.task), "share", None)
+    near = [
+        (1.0 if share is None else share(length), value)
+        for length, value in _by_length(result)
+        if length <= one.train_length
+    ]
     return sum(weight * value for weight, value in near) / sum(weight for weight, _ in near)
 
 
@@ -111,7 +115,7 @@ def ranking(
     Args:
         study: says which arms are ranked, and in which order (it matters for `ties="first"` only).
         scores: of any trials.
-        category: of datasets, or all.
+        category: of datasets, or all that have no scratchpad.
         trained_only: leave out pairs of dataset and seed with an undertrained trial.
         told: rank by accuracy when told where to stop.
         ties: as for `mean_reciprocal_rank`; accuracies are rounded to 4 decimals first, as in the publication.
@@ -166,7 +170,7 @@ def agreement(
         study: says which arms are ranked.
         scores: of any trials.
         published: accuracy past the trained length, by dataset and arm.
-        category: of datasets, or all.
+        category: of datasets, or all that have no scratchpad.
     """
     from scipy.stats import rankdata
 
@@ -189,15 +193,18 @@ def agreement(
 def best_on(study: Study, scores: Sequence[Scored]) -> dict[str, list[str]]:
     """For each dataset the arms whose mean accuracy past the trained length is highest; several where they tie."""
     winners: dict[str, list[str]] = {}
-    for name, rows in _table(study, scores, None, False, False).items():
+    tables = [_table(study, scores, category, False, False) for category in (None, "scratchpad")]
+    for name, rows in (tables[0] | tables[1]).items():
         means = np.round(np.array(rows).mean(axis=1), 4)
         winners[name] = [arm for arm, mean in zip(study.ranked, means, strict=True) if mean == means.max()]
     return winners
 
 
-def rank_difference(study: Study, scores: Sequence[Scored], first: str, second: str) -> tuple[float, float, float]:
+def rank_difference(
+    study: Study, scores: Sequence[Scored], first: str, second: str, category: str | None = None
+) -> tuple[float, float, float]:
     """Mean reciprocal rank of one arm less that of another, with its 95 % bootstrap interval over datasets."""
-    table = _table(study, scores, None, False, False)
+    table = _table(study, scores, category, False, False)
     a, b = study.ranked.index(first), study.ranked.index(second)
     differences: list[np.ndarray] = []
     for rows in table.values():
@@ -215,6 +222,25 @@ def rank_difference(study: Study, scores: Sequence[Scored], first: str, second: 
     draws = means[np.random.default_rng(0).integers(len(means), size=(2000, len(means)))].mean(axis=1)
     low, high = np.quantile(draws, [0.025, 0.975])
     return float(means.mean()), float(low), float(high)
+
+
+def gain(scores: Sequence[Scored], dataset: str, form: str) -> tuple[float, float, float] | None:
+    """What a scratchpad adds to exact match past the trained length, over encodings and seeds that have both.
+
+    Returns:
+        Mean and 95 % bootstrap interval over (encoding, seed) pairs; None where there are fewer than two.
+    """
+    cells: dict[str, dict[tuple[str, int], float]] = {dataset: {}, f"{dataset} | {form}": {}}
+    for one in scores:
+        if one.trial.dataset.name in cells:
+            cells[one.trial.dataset.name][one.trial.arm, one.trial.experiment.seed] = one.past
+    plain, padded = cells.values()
+    values = np.array([padded[key] - plain[key] for key in plain if key in padded])
+    if len(values) < 2:
+        return None
+    draws = values[np.random.default_rng(0).integers(len(values), size=(2000, len(values)))].mean(axis=1)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float(values.mean()), float(low), float(high)
 
 
 def by_dataset(scores: Sequence[Scored]) -> dict[Dataset, dict[str, list[Scored]]]:
@@ -235,7 +261,8 @@ def _table(
     """For each dataset `[arms][seeds]` of the seeds that every ranked arm has."""
     found: dict[str, list[list[float]]] = {}
     for dataset, arms in by_dataset(scores).items():
-        if (category is not None and dataset.category != category) or any(arm not in arms for arm in study.ranked):
+        fits = dataset.category == category if category else dataset.category != "scratchpad"
+        if not fits or any(arm not in arms for arm in study.ranked):
             continue
         cells = {
             (arm, one.trial.experiment.seed): one

@@ -73,6 +73,7 @@ class Choice:
         encodings: arms of the publication by name, or specs of further ones; the publication's where empty.
         seeds: models of each encoding and dataset.
         settings: for a dataset, what a search found; what is missing has the first rung of the search.
+        scratchpads: formats, by name or by their letters: datasets whose answers follow a scratchpad come in addition.
     """
 
     scale: Scale = "small"
@@ -80,6 +81,7 @@ class Choice:
     encodings: tuple[str, ...] = ()
     seeds: int = 3
     settings: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    scratchpads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.scale not in SCALES:

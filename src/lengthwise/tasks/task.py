@@ -104,8 +104,8 @@ class SymbolTask(Task, Protocol):
 
 tasks: Registry[type[Task]] = Registry("task", "lengthwise.tasks")
 
-Category = Literal["primitive", "mathematics_and_reasoning", "SCAN_and_PCFG"]
-"""The three kinds of datasets by which the study of Kazemnejad et al. ranks encodings."""
+Category = Literal["primitive", "mathematics_and_reasoning", "SCAN_and_PCFG", "scratchpad"]
+"""The three kinds of datasets by which the study of Kazemnejad et al. ranks encodings, and those with a scratchpad."""
 
 
 @dataclass(frozen=True)
