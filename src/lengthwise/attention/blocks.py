@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lengthwise.attention.merge import log_sum_exp, merge
 from lengthwise.attention.request import Request, Run, backends
+from lengthwise.attention.slices import Slices
 from lengthwise.errors import InvalidArgument
 from lengthwise.precision import autocasts, transforms_active, with_rows
 
@@ -74,13 +75,14 @@ def _blockwise(request: Request) -> Run:
         ready = getattr(request.logits, "ready", None)
         formed: Formed | None = None if ready is None else ready(q, k, request.scale)
         outs: list[Any] = []
+        of_q, of_k, of_v = Slices(q), Slices(k), Slices(v)
         # The last rows, which see most, first: what they free has room for all others. The other way round each block
         # would be a little too large for the gap that the one before has left, and memory grow with the square.
         for start in reversed(range(0, queries, rows)):
             stop = min(start + rows, queries)
             last = keys - queries + stop if falls else keys  # the key of the last query of the block
-            block = _attention_of(request, formed, slice(start, stop), slice(0, last))
-            given = q[:, :, start:stop], k[:, :, :last], v[:, :, :last]
+            mine, seen = slice(start, stop), slice(0, last)
+            block, given = _attention_of(request, formed, mine, seen), (of_q(mine), of_k(seen), of_v(seen))
             if torch.is_grad_enabled() and rows < queries:
                 outs.append(checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False))
             else:
