@@ -6,7 +6,7 @@ bias at the same length, forward and backward. "dense" is what other packages do
 as the mask. The last lines decode one token as a model does: what an encoding says is made once for all layers.
 
     python benchmarks/attention.py [--length 4096] [--rounds 7] [--threads 2] [--memory 16384]
-        [--write README.md docs/how-it-is-fast.md]
+        [--compiled] [--write README.md docs/how-it-is-fast.md]
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ TARGETS = {  # forward, forward + backward; megabytes
     "kerple": (1.8, 2.2),
     "fire": (4.0, 6.0),
 }
+COMPILED = {"rotary": 1.1, "alibi": 1.05, "sandwich": 1.1, "t5": 1.1, "kerple": 1.1, "fire": 2.0}  # forward
 MEGABYTES = 256
 MARKS = "<!-- speed -->", "<!-- /speed -->"
 
@@ -62,6 +63,7 @@ def main() -> None:
     arguments.add_argument("--threads", type=int, default=2)
     arguments.add_argument("--memory", type=int, default=16384, help="length for memory; 0 leaves it out")
     arguments.add_argument("--write", nargs="*", type=Path, default=[], metavar="FILE", help="Markdown to renew")
+    arguments.add_argument("--compiled", action="store_true", help="only the forward pass, by torch.compile")
     arguments.add_argument("--only", help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
     torch.set_num_threads(chosen.threads)
@@ -71,6 +73,10 @@ def main() -> None:
     shape = f"[1, {HEADS}, {chosen.length}, {HEAD_DIM}]"
     print(f"torch {torch.__version__}, {chosen.threads} threads, float32, {shape}\n")
     print(f"{'encoding':10} {'backend':9} {'pass':18} {'ours ms':>9} {'plain ms':>9} {'ratio':>6}  target")
+    if chosen.compiled:
+        for name, target in COMPILED.items():
+            speed(name, chosen, False, target, compiled=True)
+        return
     rows: dict[str, Row] = {}
     memory = peaks(chosen) if chosen.memory else {}  # first: a process begins with the peak of the one that starts it
     for name, targets in TARGETS.items():
@@ -118,17 +124,25 @@ def renew(file: Path, text: str) -> None:
     file.write_text(f"{whole[: start + len(MARKS[0])]}\n{text}\n{whole[end:]}", encoding="utf-8")
 
 
-def speed(name: str, chosen: argparse.Namespace, backward: bool, target: float | None, backend: str = "auto") -> float:
+def speed(
+    name: str,
+    chosen: argparse.Namespace,
+    backward: bool,
+    target: float | None,
+    backend: str = "auto",
+    compiled: bool = False,
+) -> float:
     """Print one line of the table, and return its ratio."""
     torch.manual_seed(0)
     encoding = lw.build(name, lw.Dims(HEADS * HEAD_DIM, HEADS))
     q, k, v, g = (torch.randn(1, HEADS, chosen.length, HEAD_DIM) for _ in range(4))
     leaves = [q, k, v, *encoding.parameters()]
+    attend = torch.compile(lw.attention) if compiled else lw.attention
     for leaf in leaves:
         leaf.requires_grad_(backward)
 
     def ours() -> Tensor:
-        return lw.attention(q, k, v, encoding, backend=backend)
+        return attend(q, k, v, encoding, backend=backend)
 
     def plain() -> Tensor:
         return scaled_dot_product_attention(q, k, v, is_causal=True)
