@@ -66,6 +66,8 @@ def main() -> None:
     arguments.add_argument("--compiled", action="store_true", help="only the forward pass, by torch.compile")
     arguments.add_argument("--only", help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
+    if chosen.compiled and chosen.write:
+        arguments.error("--compiled measures the forward pass alone: it can't renew the table")
     torch.set_num_threads(chosen.threads)
     if chosen.only:
         print(peak(chosen.only, chosen.memory))
@@ -152,7 +154,7 @@ def speed(
     pairs = pairs[1:]
     mine, theirs = (1e3 * median(column) for column in zip(*pairs, strict=True))
     ratio = median(a / b for a, b in pairs)
-    used = lw.explain_attention(q, k, v, encoding).chosen if backend == "auto" else "dense"
+    used = "compiled" if compiled else lw.explain_attention(q, k, v, encoding).chosen if backend == "auto" else "dense"
     told = "" if target is None else f"{target}: {met(ratio <= target)}"
     what = "forward + backward" if backward else "forward"
     print(f"{name:10} {used:9} {what:18} {mine:9.1f} {theirs:9.1f} {ratio:6.2f}  {told}", flush=True)

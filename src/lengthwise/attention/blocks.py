@@ -75,7 +75,8 @@ def _blockwise(request: Request) -> Run:
         ready = getattr(request.logits, "ready", None)
         formed: Formed | None = None if ready is None else ready(q, k, request.scale)
         outs: list[Any] = []
-        of_q, of_k, of_v = Slices(q), Slices(k), Slices(v)
+        several = rows < queries
+        of_q, of_k, of_v = Slices(q, several), Slices(k, several), Slices(v, several)
         # The last rows, which see most, first: what they free has room for all others. The other way round each block
         # would be a little too large for the gap that the one before has left, and memory grow with the square.
         for start in reversed(range(0, queries, rows)):

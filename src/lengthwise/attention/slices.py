@@ -6,6 +6,7 @@ of the keys, that is the square of the length in memory traffic. Here each adds 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -19,11 +20,13 @@ class Slices:
     """Some tokens of `x [batch, heads, length, head_dim]`, those that are asked for.
 
     Args:
-        x: what is sliced; plain slices are made where no gradient is needed.
+        x: what is sliced.
+        shared: whether there is a buffer, where a gradient is needed; else these are plain slices.
     """
 
-    def __init__(self, x: Tensor) -> None:
-        self._shared = torch.is_grad_enabled() and x.requires_grad and not transforms_active()
+    def __init__(self, x: Tensor, shared: bool = True) -> None:
+        wanted = shared and torch.is_grad_enabled() and x.requires_grad
+        self._shared = wanted and not transforms_active()
         self._buffer = _Buffer()
         self._x = _Gather.apply(x, self._buffer) if self._shared else x
 
@@ -33,28 +36,31 @@ class Slices:
 
 
 class _Buffer:
-    """Sum of the gradients of one backward pass so far."""
+    """Sums of gradients by backward pass: passes may overlap, and one that fails leaves its sum behind."""
 
     def __init__(self) -> None:
-        self.total: Tensor | None = None
-        self.owner = -1
+        self.totals: dict[int, Tensor] = {}
 
     def add(self, grad: Tensor, length: int, tokens: slice) -> None:
-        owner = _backward_pass()
-        if self.total is None or self.owner != owner:  # what a pass that failed has left is no part of this one
-            self.total = grad.new_zeros(*grad.shape[:2], length, grad.shape[3])
-            self.owner = owner
-        self.total[:, :, tokens] += grad
+        number = _backward_pass()
+        if number not in self.totals:
+            self.totals[number] = grad.new_zeros(*grad.shape[:2], length, grad.shape[3])
+        # Not by an index: a batch of gradients (`is_grads_batched`) has no rule for one that takes all.
+        self.totals[number].narrow(2, tokens.start, tokens.stop - tokens.start).add_(grad)
 
     def take(self) -> Tensor | None:
-        total = self.total if self.owner == _backward_pass() else None
-        self.total = None
-        return total
+        return self.totals.pop(_backward_pass(), None)
 
 
 def _backward_pass() -> int:
     """A number of the backward pass that runs now, as `torch.utils.checkpoint` asks for it."""
     return torch._C._current_graph_task_id()  # pyright: ignore[reportPrivateUsage]
+
+
+def _adds_up() -> bool:
+    """Whether gradients must come as tensors: those of gradients need the graph, compiled autograd adds them itself."""
+    compiler = sys.modules.get("torch._dynamo.compiled_autograd")
+    return torch.is_grad_enabled() or getattr(compiler, "in_compiled_autograd_region", False)
 
 
 class _Gather(torch.autograd.Function):
@@ -80,7 +86,7 @@ class _Slice(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        if torch.is_grad_enabled():  # gradients of gradients need the graph
+        if _adds_up():
             return pad(grad, (0, 0, ctx.tokens.start, ctx.length - ctx.tokens.stop)), None, None
         ctx.buffer.add(grad, ctx.length, ctx.tokens)
         return None, None, None

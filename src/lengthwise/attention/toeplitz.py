@@ -260,7 +260,7 @@ def _add_diagonals(
     queries, heads, group = of_queries[0].shape[2], of_queries[0].shape[1], mask.shape[1] // of_keys[0].shape[1]
     several = max(1, _LOGITS // (of_queries[0].shape[0] * mask.shape[3]))
     for head in range(heads):
-        k, v = (x[:, head // group] for x in of_keys)
+        k, v = (x[:, head // group].to(of_queries[3].dtype) for x in of_keys)
         for start in range(rows.start, rows.stop, several):
             here = slice(start, min(start + several, rows.stop))
             grad, q, out, lse = (x[:, head, here] for x in of_queries)
@@ -274,7 +274,7 @@ def _logit_gradient(
     grad: Tensor, out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float
 ) -> Tensor:
     """Gradient of one head's logits `[batch, rows, columns]`, in float32 or wider."""
-    grad, out, q, k, v = (x.to(lse.dtype) for x in (grad, out, q, k, v))
+    grad, out, q = (x.to(lse.dtype) for x in (grad, out, q))
     weights = torch.matmul(q * scale, k.transpose(-1, -2)).add_(mask).sub_(lse.unsqueeze(-1)).exp_()
     less = (grad * out).sum(-1, keepdim=True)
     return torch.matmul(grad, v.transpose(-1, -2)).sub_(less).mul_(weights)
