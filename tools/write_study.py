@@ -14,6 +14,7 @@ from lengthwise.studies import Choice, studies
 from lengthwise.studies.attention import read_distances
 from lengthwise.studies.outcome import TRAINED, best_on, by_dataset
 from lengthwise.studies.study import ResultFiles
+from lengthwise.tasks.scratchpad import FORMATS
 
 ROOT = Path(__file__).parents[1]
 NAME = "kazemnejad2023"
@@ -23,11 +24,17 @@ FOLDER = ROOT / "results" / f"{NAME}-small"
 def main() -> None:
     """Read, compute, write."""
     stored = ResultFiles(FOLDER)
-    study = studies[NAME](Choice(settings=stored.settings()))
+    formats = tuple(name for name, switches in FORMATS.items() if switches)
+    study = studies[NAME](Choice(settings=stored.settings(), scratchpads=formats))
     results = stored.read(study.trials)
+    plain = [trial for trial in study.trials if not trial.dataset.plain]
     found = findings(study, results, read_distances(FOLDER / "attention.json"))
     tried = json.loads((FOLDER / "settings.json").read_text(encoding="utf-8"))["tried"]
-    parts = [HEAD.format(done=len(results), trials=len(study.trials)), *accuracies(found), *ranks(found)]
+    parts = [
+        HEAD.format(done=sum(trial in results for trial in plain), trials=len(plain)),
+        *accuracies(found),
+        *ranks(found),
+    ]
     parts += ["## The paper's claims", *(claim_lines(found)), *attention(found), *settings(found, tried)]
     (ROOT / "docs" / "study.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
@@ -116,7 +123,7 @@ def settings(found: Findings, tried: Sequence[dict[str, Any]]) -> list[str]:
     rows = [["dataset", "layers", "steps", "rate", "worst in the search", "worst encoding here", "seconds a trial"]]
     total = 0.0
     for dataset, arms in by_dataset(found.scores).items():
-        one = next(trials[0] for trials in arms.values() if trials)
+        one = next(iter(arms.values()))[0]
         model, training = one.trial.experiment.model, one.trial.experiment.training
         chosen = {"layers": model.layers, "steps": training.steps, "learning_rate": training.learning_rate}
         searched = [row["reached"] for row in tried if (row["dataset"], row["setting"]) == (dataset.name, chosen)]

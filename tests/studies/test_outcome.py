@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -82,21 +83,63 @@ def test_scratchpads_come_as_datasets_of_their_own_and_leave_the_published_ranks
 
 @pytest.mark.parametrize(
     ("addition", "parity", "answer"),
-    [(0.9, 0.1, "holds here"), (0.9, 0.9, "does not"), (0.1, 0.1, "does not")],
+    [(0.9, 0.1, "holds here"), (0.9, 0.9, "does not"), (0.1, 0.1, "does not"), (0.9, 0.5, "holds here")],
 )
 def test_a_scratchpad_that_helps_addition_alone_is_what_was_claimed(
     addition: float, parity: float, answer: str
 ) -> None:
     study = studies["kazemnejad2023"](Choice(tasks=("Addition", "Parity"), seeds=2, scratchpads=("full",)))
-    past = {"Addition | full": addition, "Parity | full": parity}
+    past = {"Addition, full scratchpad": addition, "Parity, full scratchpad": parity}
     scores = [scored(trial, result(trial, past.get(trial.dataset.name, 0.5))) for trial in study.trials]
     claim = next(one for one in claims(study, scores, {}) if one.letter == "f")
     assert claim.answer == answer
     assert f"Addition {100 * (addition - 0.5):+.1f}" in claim.because
 
 
-def test_that_encodings_matter_with_a_scratchpad_is_told_by_their_ranks_there() -> None:
+def test_undertrained_models_say_nothing_of_scratchpads() -> None:
     study = studies["kazemnejad2023"](Choice(tasks=("Addition", "Parity"), seeds=2, scratchpads=("full",)))
+    scores = [scored(trial, result(trial, 0.5, seen=0.5 if trial.dataset.plain else 1.0)) for trial in study.trials]
+    claim = next(one for one in claims(study, scores, {}) if one.letter == "f")
+    assert claim.answer == "can't be told"
+    assert "too few pairs of trained models" in claim.because
+
+
+def test_chance_alone_seldom_says_that_encodings_matter_with_a_scratchpad() -> None:
+    study = studies["kazemnejad2023"](Choice(seeds=1, scratchpads=("full", "minimal")))
+    padded = [trial for trial in study.trials if trial.dataset.plain]
+    rng = random.Random(0)
+    held = 0
+    for _ in range(20):  # a random order for each dataset, which its formats share
+        past = {(trial.dataset.plain, trial.arm): rng.random() for trial in padded}
+        scores = [scored(trial, result(trial, past[trial.dataset.plain, trial.arm])) for trial in padded]
+        held += next(one for one in claims(study, scores, {}) if one.letter == "g").answer == "holds here"
+    assert held <= 4
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (Choice(scratchpads=("ful",)), "no scratchpad 'ful': did you mean 'full'"),
+        (Choice(scratchpads=("none",)), "'none' is no scratchpad"),
+        (Choice(scratchpads=("",)), "'' is no scratchpad"),
+        (Choice(tasks=("Copy V1",), scratchpads=("full",)), "none of these datasets has scratchpads"),
+    ],
+)
+def test_a_scratchpad_that_is_none_is_refused(choice: Choice, message: str) -> None:
+    with pytest.raises(lw.InvalidArgument, match=message):
+        studies["kazemnejad2023"](choice)
+
+
+def test_two_names_of_one_scratchpad_are_one_dataset() -> None:
+    forms = ("full", "icovr", "no variables", "minimal", "oc", "v")
+    made = [one for one in studies["kazemnejad2023"](Choice(seeds=1, scratchpads=forms)).datasets if one.plain]
+    assert len({one.small for one in made}) == len(made)
+    assert [one.scratchpad for one in made if one.plain == "LEGO"] == ["full", "minimal"]
+    assert [one.scratchpad for one in made if one.plain == "Parity"] == ["full", "no variables", "minimal", "v"]
+
+
+def test_that_encodings_matter_with_a_scratchpad_is_told_by_their_ranks_there() -> None:
+    study = studies["kazemnejad2023"](Choice(seeds=1, scratchpads=("full",)))
     ordered = [scored(trial, result(trial, PAST[trial.arm])) for trial in study.trials]
     alike = [scored(trial, result(trial, 0.5)) for trial in study.trials]
     answers = [next(c.answer for c in claims(study, some, {}) if c.letter == "g") for some in (ordered, alike)]

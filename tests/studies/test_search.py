@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from lengthwise.lab.result import Result
 from lengthwise.lab.run import run
 from lengthwise.studies import Choice, kazemnejad2023
 from lengthwise.studies import search as searching
+from lengthwise.studies.study import ResultFiles
 
 RUNGS = tuple({"layers": 1, "steps": steps, "learning_rate": 1e-3} for steps in (1, 3, 5))
 """None of them teaches anything."""
@@ -52,3 +54,12 @@ def test_what_a_search_chose_is_what_the_study_trains_with() -> None:
     study = kazemnejad2023.kazemnejad2023(Choice(tasks=("Parity",), seeds=1, settings={"Parity": setting}))
     assert {trial.experiment.model.layers for trial in study.trials} == {3}
     assert {trial.experiment.training.steps for trial in study.trials} == {77}
+
+
+def test_a_second_search_keeps_what_the_first_one_tried_elsewhere(tmp_path: Path) -> None:
+    files, setting = ResultFiles(tmp_path), {"layers": 2, "steps": 5, "learning_rate": 1e-3}
+    for name in ("Parity", "SCAN", "Parity"):
+        files.write_search({name: setting}, [{"dataset": name, "setting": setting, "reached": {"NoPE": 1.0}}])
+    assert files.settings() == {"Parity": setting, "SCAN": setting}
+    tried = json.loads((tmp_path / "settings.json").read_text())["tried"]
+    assert [row["dataset"] for row in tried] == ["SCAN", "Parity"]

@@ -51,7 +51,7 @@ class RunStudy:
     seeds: Annotated[int, _names("N")] = 3
     """Models of each encoding and dataset (3)."""
     scratchpads: Annotated[tuple[str, ...], _names("FORMAT...")] = ()
-    """Six datasets with scratchpads too: minimal, full, "no input", ... or letters of icovr (none)."""
+    """Six datasets with scratchpads too: minimal, full, "no input", ... or letters of icovr (without)."""
     search: bool = False
     """Find one setting a dataset, on trained lengths alone, and stop."""
     jobs: Annotated[int, _names("N")] = 0
@@ -100,10 +100,10 @@ class RunStudy:
     def _search(self, choice: Choice, stored: ResultFiles) -> int:
         if self.scale != "small":
             raise InvalidArgument("settings are searched for at --scale small; the others are fixed")
-        chosen, tried = search(
-            replace(choice, settings={}, scratchpads=()), lambda experiments: self._sweep(list(experiments))
-        )
-        stored.write_search(stored.settings() | chosen, tried)
+        if self.scratchpads:
+            raise InvalidArgument("datasets with a scratchpad take the setting of the plain ones: leave them out here")
+        chosen, tried = search(replace(choice, settings={}), lambda experiments: self._sweep(list(experiments)))
+        stored.write_search(chosen, tried)
         out = console()
         reached = {(row["dataset"], _setting(row["setting"])): min(row["reached"].values()) for row in tried}
         for name, setting in chosen.items():

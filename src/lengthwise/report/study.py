@@ -39,7 +39,7 @@ CATEGORIES: Mapping[str | None, str] = {
     "primitive": "primitive",
     "mathematics_and_reasoning": "mathematics and reasoning",
     "SCAN_and_PCFG": "SCAN and PCFG",
-    "scratchpad": "with a scratchpad",
+    "scratchpad": "with a scratchpad (not among all)",
 }
 """Groups of datasets as the publication ranks them, and their names."""
 

@@ -24,7 +24,7 @@ from lengthwise.lab.experiment import Experiment, Training
 from lengthwise.lab.run import pinned
 from lengthwise.models.config import ModelConfig
 from lengthwise.studies.study import Choice, Study, Trial, studies
-from lengthwise.tasks.scratchpad import FORMATS
+from lengthwise.tasks.scratchpad import FORMATS, PARTS
 from lengthwise.tasks.task import Dataset, build_task, datasets
 
 NAME = "kazemnejad2023"
@@ -96,7 +96,7 @@ def experiment(dataset: Dataset, encoding: str, seed: int, choice: Choice) -> Ex
     small = choice.scale == "small"
     task = dataset.small if small else dataset.spec
     trained, tested = (dataset.small_trained, dataset.small_tested) if small else (dataset.trained, dataset.tested)
-    model, training = _sizes(choice, choice.settings.get(plain_name(dataset), RUNGS[0]))
+    model, training = _sizes(choice, choice.settings.get(dataset.plain or dataset.name, RUNGS[0]))
     plain = Experiment(
         encoding=encoding,
         task=task,
@@ -123,25 +123,37 @@ def chosen_datasets(choice: Choice) -> list[Dataset]:
     Those that the publication has with scratchpads come again in each format asked for.
     """
     found = _named(choice)
-    padded = [_with_scratchpad(one, form) for form in choice.scratchpads for one in found if one.name in SCRATCHPADS]
-    return [*found, *padded]
+    for form in choice.scratchpads:
+        if form not in FORMATS and not set(form) <= set(PARTS):
+            raise InvalidArgument(f"no scratchpad {form!r}: {nearest(form, FORMATS)}; or letters of {PARTS}")
+        if not FORMATS.get(form, form):
+            raise InvalidArgument(f"{form!r} is no scratchpad: datasets without one are always there")
+    padded: dict[str, Dataset] = {}  # by task: two names may say the same
+    able = [one for one in found if one.name in SCRATCHPADS]
+    if choice.scratchpads and not able:
+        raise InvalidArgument(f"none of these datasets has scratchpads; those that do: {', '.join(SCRATCHPADS)}")
+    for form in choice.scratchpads:
+        for one in able:
+            made = _with_scratchpad(one, form)
+            if made is not None:
+                padded.setdefault(made.small, made)
+    return [*found, *padded.values()]
 
 
-def plain_name(dataset: Dataset) -> str:
-    """The name of a dataset without its scratchpad."""
-    return dataset.name.partition(" | ")[0]
-
-
-def _with_scratchpad(dataset: Dataset, form: str) -> Dataset:
-    switches = FORMATS.get(form, form)
-    if dataset.name in ("LEGO", "Sorting (Single Token)"):  # they carry no variables
-        switches = switches.replace("v", "")
+def _with_scratchpad(dataset: Dataset, form: str) -> Dataset | None:
+    """None where nothing is left: LEGO and sorting carry no variables."""
+    parts = PARTS.replace("v", "") if dataset.name in ("LEGO", "Sorting (Single Token)") else PARTS
+    switches = "".join(part for part in parts if part in FORMATS.get(form, form))
+    if not switches:
+        return None
     return replace(
         dataset,
-        name=f"{dataset.name} | {form}",
+        name=f"{dataset.name}, {form} scratchpad",
         category="scratchpad",
         spec=_with_switches(dataset.spec, switches),
         small=_with_switches(dataset.small, switches),
+        plain=dataset.name,
+        scratchpad=form,
     )
 
 

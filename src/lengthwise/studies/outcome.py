@@ -45,7 +45,7 @@ class Scored:
     @property
     def undertrained(self) -> bool:
         """Whether it had not learned its task at trained lengths."""
-        return self.seen < TRAINED - 1e-9
+        return not self.seen >= TRAINED - 1e-9  # so is what is no number
 
 
 def scored(trial: Trial, result: Result) -> Scored:
@@ -71,7 +71,7 @@ def on_trained(result: Result) -> float:
     near = [
         (1.0 if share is None else share(length), value)
         for length, value in _by_length(result)
-        if length <= one.train_length
+        if one.train_from <= length <= one.train_length
     ]
     return sum(weight * value for weight, value in near) / sum(weight for weight, _ in near)
 
@@ -200,11 +200,9 @@ def best_on(study: Study, scores: Sequence[Scored]) -> dict[str, list[str]]:
     return winners
 
 
-def rank_difference(
-    study: Study, scores: Sequence[Scored], first: str, second: str, category: str | None = None
-) -> tuple[float, float, float]:
+def rank_difference(study: Study, scores: Sequence[Scored], first: str, second: str) -> tuple[float, float, float]:
     """Mean reciprocal rank of one arm less that of another, with its 95 % bootstrap interval over datasets."""
-    table = _table(study, scores, category, False, False)
+    table = _table(study, scores, None, False, False)
     a, b = study.ranked.index(first), study.ranked.index(second)
     differences: list[np.ndarray] = []
     for rows in table.values():
@@ -224,23 +222,55 @@ def rank_difference(
     return float(means.mean()), float(low), float(high)
 
 
-def gain(scores: Sequence[Scored], dataset: str, form: str) -> tuple[float, float, float] | None:
-    """What a scratchpad adds to exact match past the trained length, over encodings and seeds that have both.
+def gain(scores: Sequence[Scored], dataset: str) -> tuple[float, float, float] | None:
+    """What scratchpads add to exact match past the trained length, mean over the formats that were run.
+
+    Undertrained trials, on either side, are left out: what a model can't do at trained lengths says nothing here.
 
     Returns:
-        Mean and 95 % bootstrap interval over (encoding, seed) pairs; None where there are fewer than two.
+        Mean over (encoding, seed) pairs and its 95 % bootstrap interval; None where there are fewer than three pairs.
     """
-    cells: dict[str, dict[tuple[str, int], float]] = {dataset: {}, f"{dataset} | {form}": {}}
+    plain: dict[tuple[str, int], float] = {}
+    padded: dict[tuple[str, int], list[float]] = {}
     for one in scores:
-        if one.trial.dataset.name in cells:
-            cells[one.trial.dataset.name][one.trial.arm, one.trial.experiment.seed] = one.past
-    plain, padded = cells.values()
-    values = np.array([padded[key] - plain[key] for key in plain if key in padded])
-    if len(values) < 2:
+        key = one.trial.arm, one.trial.experiment.seed
+        if one.undertrained or not np.isfinite(one.past):
+            continue
+        if one.trial.dataset.name == dataset:
+            plain[key] = one.past
+        elif one.trial.dataset.plain == dataset:
+            padded.setdefault(key, []).append(one.past)
+    values = np.array([np.mean(padded[key]) - value for key, value in plain.items() if key in padded])
+    if len(values) < 3:
         return None
     draws = values[np.random.default_rng(0).integers(len(values), size=(2000, len(values)))].mean(axis=1)
     low, high = np.quantile(draws, [0.025, 0.975])
     return float(values.mean()), float(low), float(high)
+
+
+def spread_of_ranks(study: Study, scores: Sequence[Scored], category: str | None = None) -> tuple[float, float] | None:
+    """The highest mean reciprocal rank less the lowest, and how often chance makes it as large.
+
+    Chance: the arms change places, together in all formats and seeds of a dataset, anew for each (2000 draws).
+
+    Returns:
+        The difference and the share of draws that reach it; None where nothing can be ranked.
+    """
+    table = _table(study, scores, category, False, False)
+    plain = {dataset.name: dataset.plain or dataset.name for dataset in by_dataset(scores)}
+    groups: dict[str, list[np.ndarray]] = {}
+    for name, rows in table.items():
+        columns = np.round(np.array(rows).T, 4)
+        ranks = [mean_reciprocal_rank(row[:, None], higher_is_better=True, ties="average") for row in columns]
+        groups.setdefault(plain[name], []).append(np.mean(ranks, axis=0))
+    if not groups:
+        return None
+    sums = np.stack([np.sum(some, axis=0) for some in groups.values()])  # [datasets, arms]
+    observed = float(np.ptp(sums.sum(0)))
+    rng = np.random.default_rng(0)
+    drawn = [np.ptp(rng.permuted(sums, axis=1).sum(0)) for _ in range(2000)]
+    share = (1 + sum(one >= observed - 1e-9 for one in drawn)) / (1 + len(drawn))
+    return observed / len(table), float(share)
 
 
 def by_dataset(scores: Sequence[Scored]) -> dict[Dataset, dict[str, list[Scored]]]:

@@ -29,13 +29,14 @@ def search(choice: Choice, run: Callable[[Sequence[Experiment]], Sequence[Result
     """Find the setting of each dataset.
 
     Args:
-        choice: which datasets and encodings.
+        choice: which datasets and encodings; those with a scratchpad take the setting of the plain ones, and wait.
         run: trains and tests models, in the order given.
 
     Returns:
         The setting of each dataset by name, and for each one tried what the encodings reached, up to the first that
         did not reach enough.
     """
+    choice = replace(choice, scratchpads=())
     left, arms = chosen_datasets(choice), chosen_arms(choice)
     chosen, tried = Chosen(), Tried()
     for rung in RUNGS[:-1]:

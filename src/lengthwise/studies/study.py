@@ -73,7 +73,8 @@ class Choice:
         encodings: arms of the publication by name, or specs of further ones; the publication's where empty.
         seeds: models of each encoding and dataset.
         settings: for a dataset, what a search found; what is missing has the first rung of the search.
-        scratchpads: formats, by name or by their letters: datasets whose answers follow a scratchpad come in addition.
+        scratchpads: formats, by name or by their letters: datasets whose answers follow a scratchpad come in addition,
+            with the setting of the same one without.
     """
 
     scale: Scale = "small"
@@ -131,9 +132,12 @@ class ResultFiles:
         return read_json(path)["chosen"] if path.exists() else {}
 
     def write_search(self, chosen: Mapping[str, Mapping[str, float]], tried: Sequence[Mapping[str, Any]]) -> None:
-        """Keep what a search chose, and all that it tried."""
+        """Keep what a search chose, and all that it tried; of datasets that it left out, what an earlier one found."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"chosen": chosen, "tried": list(tried)}, indent=1)
+        path = self.folder / "settings.json"
+        before: dict[str, Any] = read_json(path) if path.exists() else {"chosen": {}, "tried": []}
+        rows = [row for row in before["tried"] if row["dataset"] not in chosen]
+        text = json.dumps({"chosen": before["chosen"] | dict(chosen), "tried": [*rows, *tried]}, indent=1)
         write_whole(self.folder / "settings.json", text.encode())
 
     def _path(self, trial: Trial) -> Path:

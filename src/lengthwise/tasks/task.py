@@ -122,6 +122,8 @@ class Dataset:
         small_trained: lengths to train `small` on.
         small_tested: longer lengths to test `small` on.
         study: the study; `kazemnejad2023` is arXiv 2305.19466.
+        plain: name of the same dataset without a scratchpad; empty where this one has none.
+        scratchpad: the format of its scratchpad; empty where it has none.
     """
 
     name: str
@@ -133,6 +135,8 @@ class Dataset:
     small_trained: tuple[int, ...]
     small_tested: tuple[int, ...]
     study: str = "kazemnejad2023"
+    plain: str = ""
+    scratchpad: str = ""
 
 
 def span(first: int, last: int) -> tuple[int, ...]:
