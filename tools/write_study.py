@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
+from small_png import shrink
 
-from lengthwise.report.study import CATEGORIES, Findings, findings, rank_rows
+from lengthwise.report.colours import styles
+from lengthwise.report.study import CATEGORIES, Findings, accuracy_rows, findings, rank_rows
+from lengthwise.report.theme import save
 from lengthwise.studies import Choice, studies
 from lengthwise.studies.attention import read_distances
 from lengthwise.studies.outcome import TRAINED, best_on, by_dataset
@@ -36,6 +40,7 @@ def main() -> None:
         *ranks(found),
     ]
     parts += ["## The paper's claims", *(claim_lines(found)), *attention(found), *settings(found, tried)]
+    draw(found)
     (ROOT / "docs" / "study.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
@@ -55,6 +60,34 @@ leaves that out). NoPE, T5, ALiBi, Rotary and APE are `none`, `t5`, `alibi`, `ro
 sinusoids in halves, as the authors had them."""
 
 
+def draw(found: Findings) -> None:
+    """docs/study.png: exact match by length on each dataset."""
+    ours: list[dict[str, Any]] = []
+    theirs: list[dict[str, Any]] = []
+    for dataset, rows in by_dataset(found.scores).items():
+        mine, published = accuracy_rows(found.study, rows, dataset.name)
+        ours += [{"dataset": dataset.name, "kind": "ours"} | row for row in mine]
+        theirs += [{"dataset": dataset.name, "kind": "published"} | row for row in published]
+    look, arms = styles(found.study.arms.values()), list(found.study.arms)
+    colours = [look[found.study.arms[arm]].colour for arm in arms]
+    colour = alt.Color("arm:N", title=None, sort=arms, scale=alt.Scale(domain=arms, range=colours))
+    x = alt.X("length:Q", title="length / trained length", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=4))
+    y = alt.Y("mean:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=3))
+    base = alt.Chart().encode(color=colour)
+    here, there = (base.transform_filter(f"datum.kind == '{kind}'") for kind in ("ours", "published"))
+    layers = [
+        there.mark_line(strokeWidth=0.8, strokeDash=[3, 2]).encode(x=x, y=y),
+        here.mark_area(opacity=0.15).encode(x=x, y="low:Q", y2="high:Q"),
+        here.mark_line(strokeWidth=2).encode(x=x, y=y),
+    ]
+    panels = alt.layer(*layers, data=alt.Data(values=ours + theirs)).properties(width=165, height=110)
+    header = alt.Header(title=None, labelFontSize=11)
+    order = [dataset.name for dataset in by_dataset(found.scores)]
+    whole = panels.facet(alt.Facet("dataset:N", sort=order, header=header), columns=4).resolve_scale(x="independent")
+    path = save(whole, ROOT / "docs" / "study.png")
+    path.write_bytes(shrink(path.read_bytes()))
+
+
 def accuracies(found: Findings) -> list[str]:
     """Mean exact match past the trained length."""
     arms, best = list(found.study.arms), best_on(found.study, found.scores)
@@ -72,7 +105,12 @@ def accuracies(found: Findings) -> list[str]:
         f"Each longer length has the same weight. Bold: the best. *: some seed is below {TRAINED:.0%} at trained "
         "lengths: it had not learned the task, and its place says little."
     )
-    return ["## Exact match past the trained length (%)", markdown(rows), note]
+    picture = "![Exact match by length on each dataset](study.png)"
+    lines = (
+        "Bold lines: here, with 95 % intervals over seeds. Thin and dashed: as published, with lengths over the longest "
+        "trained one."
+    )
+    return ["## Exact match past the trained length (%)", markdown(rows), note, picture, lines]
 
 
 def ranks(found: Findings) -> list[str]:

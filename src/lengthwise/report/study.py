@@ -171,12 +171,11 @@ def rank_rows(found: Findings, category: str | None) -> list[list[str]]:
     return rows
 
 
-def accuracy_figure(
-    study: Study, rows: Mapping[str, Sequence[Scored]], name: str, style: Mapping[str, Style]
-) -> alt.LayerChart:
-    """Exact match by length: ours with the interval over seeds, the published curve as a thin line."""
-    ours: list[dict[str, object]] = []
-    trained = 0
+def accuracy_rows(
+    study: Study, rows: Mapping[str, Sequence[Scored]], name: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Exact match by length over the trained one: ours with the interval over seeds, and the published curves."""
+    ours: list[dict[str, Any]] = []
     for arm, trials in rows.items():
         trained = trials[0].trial.experiment.train_length
         lengths = sorted(set.intersection(*(set(one.by_length) for one in trials)))
@@ -196,15 +195,24 @@ def accuracy_figure(
                     "high": mean if np.isnan(high) else high,
                 }
             )
-    theirs: list[dict[str, object]] = []
     data = study.published.get("datasets", {}).get(name, {"by_length": {}})["by_length"]
     longest = next(iter(rows.values()))[0].trial.dataset.trained[-1]
-    furthest = max((float(str(row["length"])) for row in ours), default=1.0)
-    for arm, curve in data.items():
-        if arm in rows:
-            for length, value in curve.items():
-                if int(length) / longest <= furthest:
-                    theirs.append({"arm": arm, "length": int(length) / longest, "mean": value})
+    furthest = max((float(row["length"]) for row in ours), default=1.0)
+    theirs = [
+        {"arm": arm, "length": int(length) / longest, "mean": value}
+        for arm, curve in data.items()
+        if arm in rows
+        for length, value in curve.items()
+        if int(length) / longest <= furthest
+    ]
+    return ours, theirs
+
+
+def accuracy_figure(
+    study: Study, rows: Mapping[str, Sequence[Scored]], name: str, style: Mapping[str, Style]
+) -> alt.LayerChart:
+    """Exact match by length: ours with the interval over seeds, the published curve as a thin line."""
+    ours, theirs = accuracy_rows(study, rows, name)
     arms = list(rows)
     colour = alt.Color("arm:N", scale=alt.Scale(domain=arms, range=[style[arm].colour for arm in arms]), legend=None)
     x = alt.X("length:Q", title="length / trained length", scale=alt.Scale(nice=False))

@@ -55,7 +55,7 @@ def theme_config(theme: Theme) -> dict[str, Any]:
 
 
 def save(
-    chart: alt.LayerChart | alt.ConcatChart,
+    chart: alt.LayerChart | alt.ConcatChart | alt.FacetChart,
     path: str | Path,
     *,
     theme: Theme = "light",
