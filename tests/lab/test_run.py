@@ -371,3 +371,40 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, tiny: Tiny) -> 
 def test_a_seed_changes_the_numbers(tmp_path: Path, tiny: Tiny) -> None:
     one, other = (run(replace(tiny(), seed=seed), runs=tmp_path, device="cpu") for seed in (0, 1))
     assert one.losses != other.losses
+
+
+COUPLED = "addition(reverse=True, positions='coupled', max_position=12)"
+
+
+def test_a_model_reads_the_positions_that_a_task_gives(tmp_path: Path, tiny: Tiny) -> None:
+    experiment = tiny(encoding="learned", task=COUPLED, train_length=3, test_lengths=(3, 5))
+    result = run(experiment, runs=tmp_path, device="cpu")
+    assert (result.table_rows, result.trained_rows) == (13, 13), "all positions are drawn in training"
+    model, _ = load_model(folder_of(tmp_path))
+    drawn = build_task(COUPLED).held_out().sample(torch.Generator().manual_seed(0), 4, 5)
+    positions = drawn.read_at(torch.device("cpu"))
+    assert positions is not None
+    read = drawn.tokens[:, :-1]
+    with torch.no_grad():
+        here = model(read, positions)
+        moved = positions.replace(q=positions.q + 1, k=positions.k + 1)
+        assert not torch.allclose(here, model(read, moved))
+
+
+def test_tests_read_the_positions_that_a_task_gives(tiny: Tiny) -> None:
+    class Reader(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[Any] = []
+
+        def forward(self, tokens: torch.Tensor, positions: Any = None) -> torch.Tensor:
+            self.seen.append(positions)
+            return torch.zeros(*tokens.shape, 14)
+
+    for spec, given in ((COUPLED, True), ("addition", False)):
+        reader = Reader()
+        evaluate(reader, build_task(spec), tiny(task=spec, train_length=3, test_lengths=(3, 5)), torch.device("cpu"))
+        assert len(reader.seen) == 2
+        assert all((one is not None) == given for one in reader.seen)
+        if given:
+            assert [int(one.q.max()) for one in reader.seen] == [5, 7], "from the first: none is drawn in tests"

@@ -60,3 +60,59 @@ def test_a_prompt_that_is_not_two_numbers_of_one_length_is_refused(prompt) -> No
 
 def test_solve_follows_the_way_the_answer_is_written() -> None:
     assert build_task("addition(reverse=True)").solve("9 9 + 0 1") == "0 0 1"
+
+
+def test_examples_bring_coupled_positions_from_random_starts_in_training_and_from_the_first_in_tests() -> None:
+    task = build_task("addition(reverse=True, positions='coupled', max_position=20)")
+    drawn = task.sample(torch.Generator().manual_seed(0), 500, 3)
+    places = drawn.positions
+    assert places is not None
+    digits = places[:, 1:4]  # of the first operand
+    assert torch.equal(digits, places[:, 5:8])
+    assert torch.equal(digits.flip(1), places[:, 9:12])
+    assert set(places[:, 4].tolist()) == set(range(1, 17)), "every start at which the answer fits is drawn"
+    assert places.max() == 20
+    tested = task.held_out().sample(torch.Generator().manual_seed(0), 500, 3)
+    assert tested.positions is not None
+    assert set(map(tuple, tested.positions.tolist())) == {(0, 4, 3, 2, 1, 4, 3, 2, 1, 2, 3, 4, 5, 0)}
+    assert torch.equal(tested.tokens, drawn.tokens), "the same examples"
+
+
+def test_examples_bring_abacus_positions() -> None:
+    task = build_task("addition(reverse=True, reverse_operands=True, positions='abacus', max_position=9)")
+    generator = torch.Generator().manual_seed(0)
+    firsts: set[int] = set()
+    for _ in range(100):
+        places = task.sample(generator, 2, 3).positions
+        assert places is not None
+        firsts.add(int(places[0, 1]))
+    assert firsts == set(range(1, 7))
+    tested = task.held_out().sample(generator, 1, 3).positions
+    assert tested is not None
+    assert tested.tolist() == [[0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 0]]
+
+
+@pytest.mark.parametrize("positions", ["coupled", "abacus"])
+def test_the_longest_numbers_are_those_whose_positions_fit(positions: str) -> None:
+    both = "reverse_operands=True, " if positions == "abacus" else ""
+    task = build_task(f"addition(reverse=True, {both}positions='{positions}', max_position=12)")
+    most = task.max_length
+    places = task.sample(torch.Generator().manual_seed(0), 50, most).positions
+    assert places is not None
+    assert places.max() <= 12
+    with pytest.raises(InvalidArgument, match=f"at most {most}"):
+        task.sample(torch.Generator().manual_seed(0), 1, most + 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("addition(positions='couple')", "'', 'coupled' or 'abacus'"),
+        ("addition(positions='abacus')", "least significant digit first"),
+        ("addition(reverse_operands=True, positions='coupled')", "most significant digit first"),
+        ("addition(positions='coupled', max_position=3)", "at least 4"),
+    ],
+)
+def test_positions_that_do_not_go_with_the_digits_are_refused(spec: str, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        build_task(spec)

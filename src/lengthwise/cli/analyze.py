@@ -144,4 +144,7 @@ def _load(places: list[Path]) -> list[Trained]:
 def _examples(task: Task, examples: int, length: int) -> torch.Tensor:
     check_length(task, length)
     generator = torch.Generator().manual_seed(SEED + length)
-    return task.held_out().sample(generator, examples, length).tokens[:, :-1]  # a model never reads the last token
+    drawn = task.held_out().sample(generator, examples, length)
+    if drawn.positions is not None:
+        raise InvalidArgument("analyze reads tokens in a row, and this task gives positions of its own")
+    return drawn.tokens[:, :-1]  # a model never reads the last token

@@ -56,9 +56,9 @@ def _symbols(
     end = names.index("<eos>") if "<eos>" in names else None
     exact, told, right, scored = 0, 0, 0, 0
     batch = max(1, TOKENS_AT_ONCE // examples.tokens.shape[1])
-    for tokens, answer in zip(examples.tokens.split(batch), examples.answer.split(batch), strict=True):
-        tokens, wanted = tokens.to(device), answer[:, 1:].to(device)
-        logits = model(tokens[:, :-1])  # [batch, total - 1, vocabulary]
+    for some in examples.split(batch):
+        tokens, wanted, places = some.tokens.to(device), some.answer[:, 1:].to(device), some.read_at(device)
+        logits = model(tokens[:, :-1]) if places is None else model(tokens[:, :-1], places)
         if not bool(logits.isfinite().all()):  # training diverged: that is no wrong answer, it is none
             exact = told = right = float("nan")
             break

@@ -160,7 +160,8 @@ def make_model(experiment: Experiment, task: Task) -> Decoder:
 def rows_needed(experiment: Experiment, task: Task) -> int:
     """Positions that the longest example needs; the model does not read its last token."""
     longest = max(experiment.train_length, experiment.test_lengths[-1])
-    return max(1, task.tokens_at(longest) - 1)
+    given = getattr(task, "largest_position", None)
+    return max(1, task.tokens_at(longest) - 1) if given is None else given + 1
 
 
 def pick_device(name: str) -> torch.device:
@@ -229,6 +230,8 @@ def _test(trainer: Trainer) -> Result:
     with trainer.autocast:
         scores, place = evaluate(trainer.model, task, experiment, trainer.device)
     rows = _table_rows(trainer.model)
+    given = getattr(task, "largest_position", None)
+    trained = task.tokens_at(experiment.train_length) - 1 if given is None else given + 1
     return Result(
         experiment=experiment,
         metric=task.metric,
@@ -236,7 +239,7 @@ def _test(trainer: Trainer) -> Result:
         length_counts=task.length_counts,
         by_position=place,
         table_rows=rows,
-        trained_rows=None if rows is None else min(rows, task.tokens_at(experiment.train_length) - 1),
+        trained_rows=None if rows is None else min(rows, trained),
         steps=tuple(history.steps),
         losses=tuple(history.losses),
         parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),

@@ -188,7 +188,10 @@ def draw(task: Task, experiment: Experiment, generator: torch.Generator) -> Exam
 def answer_loss(model: nn.Module, examples: Examples, device: torch.device) -> Tensor:
     """Mean cross-entropy over the tokens of the answers, in nats."""
     tokens, answer = examples.tokens.to(device), examples.answer.to(device)
-    logits = model(tokens[:, :-1])  # [batch, total - 1, vocabulary]
+    places = examples.read_at(device)
+    logits = (
+        model(tokens[:, :-1]) if places is None else model(tokens[:, :-1], places)
+    )  # [batch, total - 1, vocabulary]
     wanted = tokens[:, 1:].masked_fill(~answer[:, 1:], -100)
     return cross_entropy(logits.flatten(0, 1).float(), wanted.flatten(), ignore_index=-100)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Int64
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from lengthwise.errors import InvalidArgument
 from lengthwise.tasks.frame import SEP, SPECIAL, Framed, read_symbols
-from lengthwise.tasks.task import check_flag, tasks
-from lengthwise.token_positions import abacus_positions, coupled_positions
+from lengthwise.tasks.task import check_count, check_flag, tasks
+from lengthwise.token_positions import abacus_offset, abacus_positions, coupled_positions, coupling_start
 
 DIGITS = tuple("0123456789")
 PLUS = 10
@@ -28,11 +28,19 @@ class Addition(Framed):
     digit first. The answer is written most significant digit first too, `4 7 + 8 5` gives `1 3 2`; with
     `reverse=True` it is written least significant digit first, `2 3 1`, so that carries travel with the writing.
 
-    `coupled_positions` and `abacus_positions` give positions by which digits of the same weight know each other.
+    `coupled_positions` and `abacus_positions` give positions by which digits of the same weight know each other. With
+    `positions="coupled"` or `"abacus"` every example brings them: from random starts in training, so that all positions
+    up to `max_position` are met, and from the first in tests. An encoding that reads positions (`learned`, `rotary`,
+    ...) then reads these.
 
     Args:
         reverse: write the answer least significant digit first.
         reverse_operands: write the operands so too.
+        positions: `""` for tokens in a row, `"coupled"`, or `"abacus"`, which needs both reversed.
+        max_position: largest position that is drawn, where `positions` are given.
+
+    Raises:
+        InvalidArgument: positions of another name, or that do not go with the order of the digits.
 
     Example:
         >>> import lengthwise as lw
@@ -55,10 +63,26 @@ class Addition(Framed):
 
     reverse: bool = False
     reverse_operands: bool = False
+    positions: str = ""
+    max_position: int = 64
+    part: Literal["train", "held_out"] = field(default="train", init=False)
 
     def __post_init__(self) -> None:
         check_flag("reverse of Addition", self.reverse)
         check_flag("reverse_operands of Addition", self.reverse_operands)
+        check_count("max_position of Addition", self.max_position, 4)
+        if self.positions not in ("", "coupled", "abacus"):
+            raise InvalidArgument(f"positions of Addition are '', 'coupled' or 'abacus', not {self.positions!r}")
+        if self.positions == "abacus":
+            self._check_abacus()
+        if self.positions == "coupled":
+            self._check_coupled()
+
+    @property
+    def max_length(self) -> int | None:
+        """The most digits whose positions fit; any where they are not given."""
+        limits = {"": None, "abacus": self.max_position - 1, "coupled": self.max_position - 3 + self.reverse}
+        return limits[self.positions]
 
     @property
     def symbol_names(self) -> tuple[str, ...]:
@@ -102,11 +126,7 @@ class Addition(Framed):
         Raises:
             InvalidArgument: numbers are written most significant digit first.
         """
-        if not (self.reverse and self.reverse_operands):
-            raise InvalidArgument(
-                "Abacus positions need numbers written least significant digit first: "
-                "make the task with addition(reverse=True, reverse_operands=True)"
-            )
+        self._check_abacus()
         return abacus_positions(tokens, self._digit_ids, offset=offset)
 
     def coupled_positions(
@@ -119,11 +139,7 @@ class Addition(Framed):
         Raises:
             InvalidArgument: operands are reversed.
         """
-        if self.reverse_operands:
-            raise InvalidArgument(
-                "coupled positions need operands written most significant digit first: make the task without "
-                "reverse_operands"
-            )
+        self._check_coupled()
         plus = len(SPECIAL) + PLUS
         digits = (tokens == plus).int().argmax(1).max() - int(self.bos)  # of each operand
         return coupled_positions(
@@ -135,6 +151,50 @@ class Addition(Framed):
             answer_digits=int(digits) + 1,
             start=start,
         )
+
+    @property
+    def largest_position(self) -> int | None:
+        """`max_position` where positions are given."""
+        return self.max_position if self.positions else None
+
+    def positions_of(
+        self, tokens: Int64[Tensor, "batch total"], length: int, generator: torch.Generator
+    ) -> Int64[Tensor, "batch total"] | None:
+        """As `positions` says: from random starts while training, from the first in tests."""
+        if not self.positions:
+            return None
+        training, digits = self.part == "train", length + 1  # of the answer
+        if self.positions == "abacus":
+            offset = abacus_offset(generator, self.max_position - digits) if training else 0
+            return self.abacus_positions(tokens, offset=offset)
+        start: int | Tensor = 1
+        if training:
+            start = coupling_start(
+                digits, self.max_position, reversed_answer=self.reverse, rows=len(tokens), generator=generator
+            )
+        return self.coupled_positions(tokens, start=start)
+
+    def held_out(self) -> Self:
+        """The task itself, or where it gives positions, one that counts them from the first."""
+        if not self.positions:
+            return self
+        twin = replace(self)
+        object.__setattr__(twin, "part", "held_out")
+        return twin
+
+    def _check_abacus(self) -> None:
+        if not (self.reverse and self.reverse_operands):
+            raise InvalidArgument(
+                "Abacus positions need numbers written least significant digit first: "
+                "make the task with addition(reverse=True, reverse_operands=True)"
+            )
+
+    def _check_coupled(self) -> None:
+        if self.reverse_operands:
+            raise InvalidArgument(
+                "coupled positions need operands written most significant digit first: make the task without "
+                "reverse_operands"
+            )
 
     @property
     def _digit_ids(self) -> range:

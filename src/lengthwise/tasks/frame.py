@@ -82,6 +82,18 @@ class Framed(ABC):
         `BLANK` stands where a row has no symbol; what remains of a row is closed up.
         """
 
+    @property
+    def largest_position(self) -> int | None:
+        """Largest of the positions that the task gives, all met in training; None where tokens stand in a row."""
+        return None
+
+    def positions_of(
+        self, tokens: Int64[Tensor, "batch total"], length: int, generator: torch.Generator
+    ) -> Int64[Tensor, "batch total"] | None:
+        """Positions of the tokens of drawn examples; None for tokens in a row."""
+        del tokens, length, generator
+        return None
+
     @abstractmethod
     def solve(self, prompt: str) -> str:
         """The right answer to a prompt as text, by plain Python and independent of `draw`."""
@@ -111,11 +123,12 @@ class Framed(ABC):
         first = len(head) + prompt.shape[1] + 1
         is_answer = (torch.arange(tokens.shape[1], device=tokens.device) >= first).expand(batch, -1)
         if not bool(is_blank.any()):
-            return Examples(tokens, is_answer)
+            return Examples(tokens, is_answer, self.positions_of(tokens, length, generator))
         kept = torch.ones_like(tokens, dtype=torch.bool)
         kept[:, len(head) : first - 1] = prompt != BLANK
         kept[:, first:-1] = answer != BLANK
-        return _close_up(tokens, is_answer, kept)
+        tokens, is_answer = _close_up(tokens, is_answer, kept)
+        return Examples(tokens, is_answer, self.positions_of(tokens, length, generator))
 
     @final
     def tokens_at(self, length: int) -> int:
@@ -135,20 +148,19 @@ class Framed(ABC):
         answer = answer[: answer.index("<eos>")] if "<eos>" in answer else [*answer, "..."]
         return " ".join(names[names[0] == "<bos>" : start]), " ".join(answer)
 
-    @final
     def held_out(self) -> Self:
         """The task itself: every draw is new."""
         return self
 
 
-def _close_up(tokens: Tensor, is_answer: Tensor, kept: Tensor) -> Examples:
+def _close_up(tokens: Tensor, is_answer: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     """Move the kept tokens of each row to its left, and fill the rest with `<eos>`."""
     place = kept.cumsum(1) - 1
     width = int(place[:, -1].max()) + 1
     place = place.where(kept, width)  # one column more takes what is dropped
     closed = tokens.new_full((len(tokens), width + 1), EOS).scatter_(1, place, tokens)
     answer = torch.zeros_like(closed, dtype=torch.bool).scatter_(1, place, is_answer)
-    return Examples(closed[:, :width], answer[:, :width])
+    return closed[:, :width], answer[:, :width]
 
 
 def symbol_names(count: int) -> tuple[str, ...]:

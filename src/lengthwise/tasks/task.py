@@ -7,7 +7,7 @@ exactly by greedy decoding if and only if every answer token is the argmax in on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from lengthwise.errors import InvalidArgument
+from lengthwise.positions import Positions
 from lengthwise.registry import Registry
 from lengthwise.spec import Call, bind, parse_one
 
@@ -29,10 +30,29 @@ class Examples:
     Args:
         tokens: int64 `[batch, total]`; a model reads `tokens[:, :-1]` and predicts `tokens[:, 1:]`.
         answer: bool `[batch, total]`, true where the token is part of the answer; never true in column 0.
+        positions: int64 `[batch, total]`, where each token is, where the task says so; None: tokens in a row.
     """
 
     tokens: Int64[Tensor, "batch total"]
     answer: Bool[Tensor, "batch total"]
+    positions: Int64[Tensor, "batch total"] | None = None
+
+    def read_at(self, device: torch.device) -> Positions | None:
+        """Positions of the tokens that a model reads, all but the last; None for tokens in a row.
+
+        What may be seen goes by the order of the tokens, whatever their positions.
+        """
+        if self.positions is None:
+            return None
+        places = self.positions[:, :-1].to(device)
+        return Positions.sequence(places.shape[1], device=device).replace(q=places, k=places)
+
+    def split(self, batch: int) -> Iterator[Examples]:
+        """The same examples, at most `batch` at a time."""
+        for start in range(0, len(self.tokens), batch):
+            rows = slice(start, start + batch)
+            places = None if self.positions is None else self.positions[rows]
+            yield Examples(self.tokens[rows], self.answer[rows], places)
 
 
 @runtime_checkable
