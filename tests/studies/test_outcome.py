@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import vl_convert
 
 import lengthwise as lw
 from lengthwise.lab.experiment import Experiment
 from lengthwise.lab.result import Result
+from lengthwise.report.study import findings, write_study_page
 from lengthwise.studies import Choice, Study, Trial, studies
 from lengthwise.studies.claims import claims
 from lengthwise.studies.outcome import agreement, best_on, rank_difference, ranking, scored
@@ -224,8 +228,6 @@ def test_a_claim_on_attention_goes_by_the_true_divergence(study: Study) -> None:
 def test_results_come_back_from_their_small_files_and_another_experiments_is_refused(
     study: Study, tmp_path: object
 ) -> None:
-    from pathlib import Path
-
     files = ResultFiles(Path(str(tmp_path)))
     first = study.trials[0]
     files.write(first, result(first, 0.25))
@@ -269,3 +271,17 @@ def test_the_paper_scale_has_the_published_model_and_training() -> None:
     assert (one.model.dim, one.model.layers, one.model.heads, one.model.hidden) == (768, 12, 12, 3072)
     assert (one.training.steps, one.training.batch, one.training.learning_rate) == (40_000, 64, 3e-5)
     assert (one.train_length, one.test_lengths[-1]) == (20, 40)
+
+
+def test_every_figure_of_the_page_can_be_drawn(study: Study, tmp_path: Path) -> None:
+    distances = {
+        variant: {"T5": {5: [0.1], 6: [0.2]}, "ALiBi": {5: [0.2], 6: [0.3]}, "NoPE (another seed)": {5: [0.05]}}
+        for variant in ("true", "authors")
+    }
+    results = {trial: result(trial, PAST[trial.arm]) for trial in study.trials}
+    page = write_study_page(findings(study, results, distances), tmp_path / "page.html").read_text()
+    data = json.loads(page.split('<script type="application/json" id="data">')[1].split("</script>")[0])
+    assert len(data["figures"]) == 1 + 2 + len(study.datasets)
+    for name, spec in data["figures"].items():
+        assert f'id="{name}"' in page
+        assert "<svg" in vl_convert.vegalite_to_svg({**spec, "config": data["themes"]["light"]})
