@@ -271,9 +271,7 @@ def attention_figure(found: Findings, variant: str) -> alt.LayerChart:
     look = styles(found.study.arms.values())
     arms = list(found.distances[variant])
     colours = [look[found.study.arms[arm]].colour if arm in found.study.arms else "#888888" for arm in arms]
-    colour = alt.Color(
-        "arm:N", scale=alt.Scale(domain=arms, range=colours), legend=alt.Legend(title=None)
-    )
+    colour = alt.Color("arm:N", scale=alt.Scale(domain=arms, range=colours), legend=alt.Legend(title=None))
     x = alt.X("length:Q", title="length")
     y = alt.Y("distance:Q", title="distance to NoPE (nats)")
     base = alt.Chart(alt.NamedData("ours"))
