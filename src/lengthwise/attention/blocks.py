@@ -26,7 +26,7 @@ _ROWS = 256
 """Queries of a block whose logits are never held."""
 _MASK = 2**23
 """Numbers that a mask for these holds at most."""
-_PAIRS = 2**20
+_PAIRS = 2**21
 """Pairs of one head's queries and keys, times heads and batch, that a block holds at most."""
 
 Formed = Callable[[slice, slice], tuple[Tensor, list[slice]]]
