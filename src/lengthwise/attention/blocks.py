@@ -84,7 +84,7 @@ def _blockwise(request: Request) -> Run:
             last = keys - queries + stop if falls else keys  # the key of the last query of the block
             mine, seen = slice(start, stop), slice(0, last)
             block, given = _attention_of(request, formed, mine, seen), (of_q(mine), of_k(seen), of_v(seen))
-            if torch.is_grad_enabled() and rows < queries:
+            if torch.is_grad_enabled() and several:
                 outs.append(checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False))
             else:
                 outs.append(block(*given))

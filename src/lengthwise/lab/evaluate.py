@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from lengthwise.lab.experiment import Experiment
 from lengthwise.lab.result import ByPosition
+from lengthwise.lab.train import predict
 from lengthwise.tasks.task import Task
 
 TOKENS_AT_ONCE = 16384
@@ -57,8 +58,8 @@ def _symbols(
     exact, told, right, scored = 0, 0, 0, 0
     batch = max(1, TOKENS_AT_ONCE // examples.tokens.shape[1])
     for some in examples.split(batch):
-        tokens, wanted, places = some.tokens.to(device), some.answer[:, 1:].to(device), some.read_at(device)
-        logits = model(tokens[:, :-1]) if places is None else model(tokens[:, :-1], places)
+        tokens, wanted = some.tokens.to(device), some.answer[:, 1:].to(device)
+        logits = predict(model, some, device)
         if not bool(logits.isfinite().all()):  # training diverged: that is no wrong answer, it is none
             exact = told = right = float("nan")
             break

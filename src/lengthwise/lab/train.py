@@ -185,13 +185,19 @@ def draw(task: Task, experiment: Experiment, generator: torch.Generator) -> Exam
     return task.sample(generator, experiment.training.batch, length)
 
 
+def predict(model: nn.Module, examples: Examples, device: torch.device) -> Tensor:
+    """Logits `[batch, total - 1, vocabulary]` of a model that reads all tokens but the last.
+
+    Positions go to the model only where the task gives some: a model that reads nothing but tokens will do elsewhere.
+    """
+    tokens, places = examples.tokens[:, :-1].to(device), examples.read_at(device)
+    return model(tokens) if places is None else model(tokens, places)
+
+
 def answer_loss(model: nn.Module, examples: Examples, device: torch.device) -> Tensor:
     """Mean cross-entropy over the tokens of the answers, in nats."""
     tokens, answer = examples.tokens.to(device), examples.answer.to(device)
-    places = examples.read_at(device)
-    logits = (
-        model(tokens[:, :-1]) if places is None else model(tokens[:, :-1], places)
-    )  # [batch, total - 1, vocabulary]
+    logits = predict(model, examples, device)
     wanted = tokens[:, 1:].masked_fill(~answer[:, 1:], -100)
     return cross_entropy(logits.flatten(0, 1).float(), wanted.flatten(), ignore_index=-100)
 

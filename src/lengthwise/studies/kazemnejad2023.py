@@ -44,6 +44,15 @@ FURTHER = {
     "T5, not scaled": "t5 + constant_temperature({root})",
 }
 """Arms that the publication did not have, or had in another way; `root` is that of head_dim."""
+SCRATCHPADS = (
+    "Addition",
+    "LEGO",
+    "Parity",
+    "Polynomial Evaluation",
+    "Sorting (Single Token)",
+    "Summation",
+)
+"""Datasets that the publication also has with a scratchpad before the answer."""
 RUNGS: tuple[Mapping[str, float], ...] = (
     {"layers": 2, "steps": 2000, "learning_rate": 2e-3},
     {"layers": 3, "steps": 4000, "learning_rate": 2e-3},
@@ -78,17 +87,6 @@ def kazemnejad2023(choice: Choice) -> Study:
         trials=trials,
         published=published(),
     )
-
-
-SCRATCHPADS = (
-    "Addition",
-    "LEGO",
-    "Parity",
-    "Polynomial Evaluation",
-    "Sorting (Single Token)",
-    "Summation",
-)
-"""Datasets that the publication also has with a scratchpad before the answer."""
 
 
 def experiment(dataset: Dataset, encoding: str, seed: int, choice: Choice) -> Experiment:
