@@ -109,6 +109,32 @@ class LowRankBias(Bias):
         return values if self.dtype is None else values.to(self.dtype)
 
 
+pair_functions: dict[str, Callable[..., Tensor]] = {}
+"""What a `PairFunction` calls, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairFunction:
+    """A function of two positions that is known by a name, with its tensors beside it.
+
+    As the `of_pair` of a `PairBias`, this is one that a compiler need not trace: attention then stays one operator, in
+    memory of length times block, and the tensors get their gradients.
+
+    Args:
+        name: of a function in `pair_functions`, which is called as `function(q, k, *tensors, *numbers)`.
+        tensors: what it has learned, or other tensors.
+        numbers: settings.
+    """
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    numbers: tuple[float, ...] = ()
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        """Values `[heads, ...]` at query and key positions whose shapes broadcast."""
+        return pair_functions[self.name](q, k, *self.tensors, *self.numbers)
+
+
 @dataclass(frozen=True, eq=False)
 class PairBias(Bias):
     """A function of the two positions that is none of their distance alone.

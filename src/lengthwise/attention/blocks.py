@@ -2,7 +2,7 @@
 
 Each block sees the keys that causality leaves it, forms its own part of the bias or of whole logits, and forgets them:
 where gradients are needed they are formed again in the backward pass (`torch.utils.checkpoint`). What fits into one
-block is kept.
+block is kept. A bias that an operator can be given goes by `tiles`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from lengthwise.attention.merge import log_sum_exp, merge
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.attention.slices import Slices
+from lengthwise.attention.tiles import attend_by_tiles, refuses_tiles
 from lengthwise.errors import InvalidArgument
 from lengthwise.precision import autocasts, transforms_active, with_rows
 
@@ -39,9 +40,11 @@ class Blocks:
     gives_lse = True
 
     def refuses(self, request: Request) -> str | None:
-        """Only what a compiler would have to unroll, and dropout."""
+        """Only dropout, and what a compiler would have to unroll."""
         if torch.compiler.is_compiling():
-            return "a compiler would unroll the loop over blocks, anew for each length"
+            reason = refuses_tiles(request)
+            if reason is not None:
+                return f"{reason}, and a compiler would unroll the loop over blocks, anew for each length"
         if request.logits is not None and not (inspect.ismethod(request.logits) or hasattr(request.logits, "part")):
             return "what hidden states decided of whole logits can't be parted"
         if request.dropout:
@@ -50,6 +53,8 @@ class Blocks:
 
     def cost(self, request: Request) -> float:
         """Above every road that knows a structure; below a dense bias of more than a block."""
+        if torch.compiler.is_compiling():  # it would make a graph for either answer
+            return 8.0 if request.q_length == 1 else 3.5
         pairs = request.batch * request.heads * request.q_length * request.k_length
         return 3.5 if pairs > _PAIRS else 8.0
 
@@ -72,6 +77,8 @@ def _blockwise(request: Request) -> Run:
             q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
         if _can_fuse(request, v):
             return _fused(request, q, k, v, falls)
+        if (rows < queries or torch.compiler.is_compiling()) and refuses_tiles(request) is None:
+            return attend_by_tiles(request, q, k, v)
         ready = getattr(request.logits, "ready", None)
         formed: Formed | None = None if ready is None else ready(q, k, request.scale)
         outs: list[Any] = []

@@ -13,13 +13,13 @@ added to the denominator after the logarithm; others use another threshold or Le
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lengthwise.bias import PairBias
+from lengthwise.bias import PairBias, PairFunction, pair_functions
 from lengthwise.encodings.registry import encodings
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
@@ -82,52 +82,69 @@ class FIRE(nn.Module):
 
     def logit_bias(self, positions: Positions) -> PairBias:
         """The bias at `positions`, differentiable in all parameters."""
-        return PairBias(self.of_pair, positions)
+        learned = (
+            self.c, self.multiplier, self.hidden_weight, self.hidden_bias, self.head_weight, self.head_bias
+        )  # fmt: skip
+        return PairBias(PairFunction("fire", learned, (self.threshold, self.eps)), positions)
 
     def of_pair(self, q: Tensor, k: Tensor) -> Float[Tensor, "heads ..."]:
         """Bias at query and key positions whose shapes broadcast."""
         x = self.unit(q, k)
-        wide = x.dtype  # a bias is never narrower than float32, whatever autocast would do
-        w, b, head, base = (
-            part.to(wide) for part in (self.hidden_weight, self.hidden_bias, self.head_weight, self.head_bias)
-        )
-        with torch.autocast(x.device.type, enabled=False):
-            # Pairs lie side by side in memory, and heads come first: on one thread a quarter of the time.
-            flat = x.reshape(1, -1)
-            on, bent = self._kinds(x)
-            if on is None:
-                inner = torch.addcmul(b[:, None], w[:, None], flat).relu_()
-            else:
-                # A unit that is on at all x is a line, and so is a sum of lines: one row for all of them.
-                base = base + head[:, on] @ b[on]
-                inner = torch.cat((flat, torch.addcmul(b[bent, None], w[bent, None], flat).relu_()))
-                head = torch.cat(((head[:, on] @ w[on])[:, None], head[:, bent]), dim=1)
-            values = torch.addmm(base[:, None], head, inner)
-        return values.view(self.heads, *x.shape)
-
-    def _kinds(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Which hidden units are on at all inputs, and which bend between them; the rest are off and add nothing.
-
-        As drawn, a quarter bends. None where the weights can't be looked at: under a compiler, on a device that would
-        have to wait, for a batch of networks; and where it would not pay.
-        """
-        if x.numel() < 2**14 or not can_be_read(x):
-            return None, None
-        with torch.no_grad():
-            w, b = (part.to(x.dtype) for part in (self.hidden_weight, self.hidden_bias))
-            ends = torch.stack((b, w * x.amax() + b))  # the input is at least 0, and a unit is monotone
-            on, off = ends.amin(dim=0) > 0, ends.amax(dim=0) < 0
-            return on.nonzero()[:, 0], (~on & ~off).nonzero()[:, 0]
+        return _values(x, self.hidden_weight, self.hidden_bias, self.head_weight, self.head_bias)
 
     def unit(self, q: Tensor, k: Tensor) -> Float[Tensor, "*pairs"]:
         """The network's input: distance on a logarithmic scale, in units of max(|L|, position of the query)."""
-        wide = torch.promote_types(self.c.dtype, torch.float32)
-        c = self.c.to(wide)
-        threshold = (self.multiplier.to(wide) * self.threshold).abs()
-        far = torch.log1p((c * (q - k).to(wide)).abs())
-        whole = torch.log1p((c * torch.maximum(threshold, q.to(wide))).abs())
-        return far / (whole + self.eps)
+        return _unit(q, k, self.c, self.multiplier, self.threshold, self.eps)
 
     def extra_repr(self) -> str:
         """Settings, for `print`."""
         return f"heads={self.heads}, hidden={self.hidden}, threshold={self.threshold:g}"
+
+
+def _of_pair(q: Tensor, k: Tensor, c: Tensor, multiplier: Tensor, *rest: Any) -> Tensor:
+    *network, threshold, eps = rest
+    return _values(_unit(q, k, c, multiplier, threshold, eps), *network)
+
+
+pair_functions["fire"] = _of_pair
+
+
+def _unit(q: Tensor, k: Tensor, c: Tensor, multiplier: Tensor, threshold: float, eps: float) -> Tensor:
+    wide = torch.promote_types(c.dtype, torch.float32)
+    c = c.to(wide)
+    end = (multiplier.to(wide) * threshold).abs()
+    far = torch.log1p((c * (q - k).to(wide)).abs())
+    whole = torch.log1p((c * torch.maximum(end, q.to(wide))).abs())
+    return far / (whole + eps)
+
+
+def _values(x: Tensor, *network: Tensor) -> Tensor:
+    wide = x.dtype  # a bias is never narrower than float32, whatever autocast would do
+    w, b, head, base = (part.to(wide) for part in network)
+    with torch.autocast(x.device.type, enabled=False):
+        # Pairs lie side by side in memory, and heads come first: on one thread a quarter of the time.
+        flat = x.reshape(1, -1)
+        on, bent = _kinds(x, w, b)
+        if on is None:
+            inner = torch.addcmul(b[:, None], w[:, None], flat).relu_()
+        else:
+            # A unit that is on at all x is a line, and so is a sum of lines: one row for all of them.
+            base = base + head[:, on] @ b[on]
+            inner = torch.cat((flat, torch.addcmul(b[bent, None], w[bent, None], flat).relu_()))
+            head = torch.cat(((head[:, on] @ w[on])[:, None], head[:, bent]), dim=1)
+        values = torch.addmm(base[:, None], head, inner)
+    return values.view(-1, *x.shape)
+
+
+def _kinds(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """Which hidden units are on at all inputs, and which bend between them; the rest are off and add nothing.
+
+    As drawn, a quarter bends. None where the weights can't be looked at: under a compiler, on a device that would have
+    to wait, for a batch of networks; and where it would not pay.
+    """
+    if x.numel() < 2**14 or not can_be_read(x):
+        return None, None
+    with torch.no_grad():
+        ends = torch.stack((b, w * x.amax() + b))  # the input is at least 0, and a unit is monotone
+        on, off = ends.amin(dim=0) > 0, ends.amax(dim=0) < 0
+        return on.nonzero()[:, 0], (~on & ~off).nonzero()[:, 0]
