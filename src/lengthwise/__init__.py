@@ -17,7 +17,7 @@ from lengthwise.attention import (
     explain_attention,
     merge,
 )
-from lengthwise.bias import Bias, DenseBias, DistanceBias, LowRankBias, PairBias, SumBias
+from lengthwise.bias import Bias, DenseBias, DistanceBias, LowRankBias, PairBias, PairFunction, SumBias
 from lengthwise.build import build, build_method
 from lengthwise.compose import Combined, OnAxis, PerLayer
 from lengthwise.dims import Dims
@@ -70,6 +70,7 @@ __all__ = [
     "MatrixRotation",
     "OnAxis",
     "PairBias",
+    "PairFunction",
     "PerLayer",
     "PositionOutOfRange",
     "Positions",

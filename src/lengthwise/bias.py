@@ -122,13 +122,22 @@ class PairFunction:
 
     Args:
         name: of a function in `pair_functions`, which is called as `function(q, k, *tensors, *numbers)`.
-        tensors: what it has learned, or other tensors.
+        tensors: what it has learned, floating point.
         numbers: settings.
+
+    Raises:
+        InvalidArgument: no function of this name.
     """
 
     name: str
     tensors: tuple[Tensor, ...]
     numbers: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in pair_functions:
+            raise InvalidArgument(
+                f"no function of pairs is called {self.name!r}: pair_functions has {[*pair_functions]}"
+            )
 
     def __call__(self, q: Tensor, k: Tensor) -> Tensor:
         """Values `[heads, ...]` at query and key positions whose shapes broadcast."""

@@ -24,10 +24,15 @@ def transforms_active() -> bool:
     return functional or vars(torch.autograd.forward_ad)["_current_level"] >= 0
 
 
+def in_transform() -> bool:
+    """The same, where a compiler may trace: it has transforms of its own, and is told of none."""
+    return not torch.compiler.is_compiling() and transforms_active()
+
+
 def can_be_read(x: Tensor) -> bool:
     """Whether the numbers of a tensor are at hand: on a CPU, under no compiler, tracer or transform."""
     plain = x.device.type == "cpu" and type(x) in (Tensor, torch.nn.Parameter)
-    return plain and not torch.compiler.is_compiling() and not transforms_active()
+    return plain and not torch.compiler.is_compiling() and not in_transform()
 
 
 def with_rows(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import lengthwise as lw
 from lengthwise import Positions
 
 # One of each kind; the conformance kit asks all of them.
-SPECS = ("none", "learned", "sinusoidal", "rotary", "alibi", "t5", "rotary + alibi")
+SPECS = ("none", "learned", "sinusoidal", "rotary", "alibi", "t5", "fire", "rotary + alibi")
 DIMS = lw.Dims(dim=16, heads=2, max_length=32)
 
 

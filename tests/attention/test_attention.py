@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -565,12 +566,14 @@ def test_transforms_of_functions_get_derivatives_at_every_length() -> None:
         leaf = x.clone().requires_grad_()
         out(leaf).backward()
         torch.testing.assert_close(torch.func.grad(out)(x), leaf.grad, rtol=1e-4, atol=1e-4)
-        _, moved = torch.func.jvp(
-            lambda q, x=x: lw.attention(q, x, x, lw.ALiBi(4), backend="reference"), (x,), (torch.ones_like(x),)
+        moved, wanted = (
+            torch.func.jvp(
+                lambda q, x=x, way=way: lw.attention(q, x, x, lw.ALiBi(4), backend=way), (x,), (torch.ones_like(x),)
+            )
+            for way in ("auto", "reference")
         )
-        assert moved.abs().max() > 0.01
-        with pytest.raises(NotImplementedError):  # of PyTorch's kernel, and no zeros in silence
-            torch.func.jvp(lambda q, x=x: lw.attention(q, x, x, lw.ALiBi(4)), (x,), (torch.ones_like(x),))
+        assert wanted[1].abs().max() > 0.01
+        torch.testing.assert_close(moved[1], wanted[1], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("spec", ["shaw", "cope", "alibi", "fire", "stick_breaking"])
@@ -584,3 +587,21 @@ def test_nothing_to_attend_gives_nothing_and_no_error(spec: str, shape: tuple[in
             assert lw.attention(q, k, k, encoding, backend=backend).shape == (batch, 4, queries, 8)
         except BackendRefused:
             continue
+
+
+@pytest.mark.parametrize("backend", ["auto", "sdpa", "blocks"])
+@pytest.mark.parametrize("spec", ["t5", "kerple", "fire"])
+def test_transforms_differentiate_by_queries_beside_a_bias_that_learns(
+    spec: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["lengthwise.attention.blocks"], "_PAIRS", 2 * 4 * 7 * 20)
+    encoding, (q, k, v) = build(spec), (x.detach() for x in tensors(q_length=20, k_length=20))
+
+    def summed(q: Tensor, backend: str) -> Tensor:
+        return lw.attention(q, k, v, encoding, backend=backend).square().sum()
+
+    got, wanted = (torch.func.grad(summed)(q, way) for way in (backend, "reference"))
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+    along = torch.ones_like(q)
+    forward = torch.func.jvp(lambda q: summed(q, backend), (q,), (along,))[1]
+    torch.testing.assert_close(forward, (wanted * along).sum(), rtol=1e-4, atol=1e-3)

@@ -56,6 +56,7 @@ POSITIONS: dict[str, Callable[[], Positions]] = {
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few queries, so that small tests meet several of them."""
     monkeypatch.setattr(sys.modules["lengthwise.attention.blocks"], "_PAIRS", 2 * HEADS * 129 * 30)
+    monkeypatch.setattr(sys.modules["lengthwise.attention.tiles"], "_PAIRS", 2 * HEADS * 30 * 60)
 
 
 def build(spec: str) -> nn.Module:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SPECS = ("none", "learned", "sinusoidal", "rotary", "alibi", "t5", "rotary + alibi")
+SPECS = ("none", "learned", "sinusoidal", "rotary", "alibi", "t5", "fire", "rotary + alibi")
 CASES = (
     "compiles_into_at_most_two_graphs_over_five_lengths",
     "takes_positions_as_an_argument_of_one_graph",

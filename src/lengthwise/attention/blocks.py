@@ -91,7 +91,7 @@ def _blockwise(request: Request) -> Run:
             last = keys - queries + stop if falls else keys  # the key of the last query of the block
             mine, seen = slice(start, stop), slice(0, last)
             block, given = _attention_of(request, formed, mine, seen), (of_q(mine), of_k(seen), of_v(seen))
-            if torch.is_grad_enabled() and several:
+            if torch.is_grad_enabled() and several and not transforms_active():  # which can't form anew
                 outs.append(checkpoint(block, *given, use_reentrant=False, preserve_rng_state=False))
             else:
                 outs.append(block(*given))
@@ -184,7 +184,7 @@ def _attend(
         visible = visible if visible.dim() == 2 else visible.unsqueeze(1)  # [batch, 1, rows, columns]
     queries, keys = q.shape[2], k.shape[2]
     bias = None if request.bias is None else request.checked(request.bias.block(rows, columns), queries, keys)
-    if request.logits is None and not request.lse and (bias is None or not bias.requires_grad):
+    if request.logits is None and not request.lse and (bias is None or not (bias.requires_grad or transforms_active())):
         mask = visible
         if bias is not None:
             if q.device.type == "cpu" and q.dtype != torch.float64:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from lengthwise.attention.request import Request, Run, backends
-from lengthwise.precision import autocasts
+from lengthwise.precision import autocasts, in_transform
 
 
 class SDPA:
@@ -34,7 +35,15 @@ class SDPA:
         mask, causal = attention_mask(request)
         grouped = request.heads != request.kv_heads
 
+        transformed = mask is not None and mask.is_floating_point() and in_transform()
+
         def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            if transformed:  # a mask that learns looks as if it did not, and the fused kernel would find out too late
+                with sdpa_kernel(SDPBackend.MATH):
+                    return attend(q, k, v)
+            return attend(q, k, v)
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             return scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=request.dropout, is_causal=causal, scale=request.scale,
                 enable_gqa=grouped,

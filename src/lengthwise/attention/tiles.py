@@ -6,14 +6,16 @@ tiles are merged by their log-sum-exps. Backward, these tell the weights of each
 and no tensor of all keys is touched for a few queries.
 
 An operator is given tensors and numbers and nothing else, so this serves biases that can be said with them: a
-`PairFunction`, of positions of one axis. Compilers take it whole, whatever the length.
+`PairFunction`, of positions of one axis. Its tensors go in as one row, since a list of them has no rule for batches of
+gradients. Compilers take it whole, whatever the length.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -24,15 +26,15 @@ from lengthwise.attention.request import Request
 from lengthwise.bias import PairBias, PairFunction
 from lengthwise.errors import InvalidArgument
 from lengthwise.positions import Positions
-from lengthwise.precision import transforms_active, with_rows
+from lengthwise.precision import in_transform, with_rows
 
 _PAIRS = 2**20
 """Pairs of one head's queries and keys, times heads and batch, that a tile holds at most."""
 
 _ARGUMENTS = (
-    "Tensor q, Tensor k, Tensor v, Tensor[] tensors, Tensor q_place, Tensor k_place, Tensor? q_segment, "
-    "Tensor? k_segment, Tensor? q_order, Tensor? k_order, str function, float[] numbers, float scale, bool causal, "
-    "int window"
+    "Tensor q, Tensor k, Tensor v, Tensor learned, Tensor q_place, Tensor k_place, Tensor? q_segment, "
+    "Tensor? k_segment, Tensor? q_order, Tensor? k_order, str function, SymInt[] shapes, float[] numbers, "
+    "float scale, bool causal, int window"
 )
 
 
@@ -48,22 +50,23 @@ def refuses_tiles(request: Request) -> str | None:
         return f"the kernel that takes them is that of a CPU, and the queries are on {request.device.type}"
     if torch.compiler.is_exporting():
         return "an exported program would need this package to run"
-    if not torch.compiler.is_compiling() and transforms_active():
+    if in_transform():
         return "the operator has a backward pass only, and a transform of torch.func or forward mode is active"
     return None
 
 
 def attend_by_tiles(request: Request, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention of a request that is not refused; arguments as for a backend."""
-    bias, positions = request.bias, request.positions
-    assert isinstance(bias, PairBias) and isinstance(bias.of_pair, PairFunction)
-    function, window = bias.of_pair, -1 if positions.window is None else positions.window
+    bias, positions = cast(PairBias, request.bias), request.positions
+    function, window = cast(PairFunction, bias.of_pair), -1 if positions.window is None else positions.window
     seen = positions.q_segment, positions.k_segment, positions.q_order, positions.k_order
-    settings = function.name, list(function.numbers), request.scale, positions.causal, window
+    shapes = [size for x in function.tensors for size in (x.dim(), *x.shape)]
+    settings = function.name, shapes, list(function.numbers), request.scale, positions.causal, window
     wide = torch.promote_types(q.dtype, torch.float32)
     width = max(q.shape[-1], v.shape[-1])  # the kernel knows one width only
     parts = (pad(x.to(wide), (0, width - x.shape[-1])) if x.shape[-1] != width else x.to(wide) for x in (q, k, v))
-    out, _ = _by_tiles(*parts, list(function.tensors), *bias.positions.one_axis(), *seen, *settings)
+    row = torch.cat([x.flatten() for x in (*function.tensors, q.new_empty(0, dtype=torch.float32))])
+    out, _ = _by_tiles(*parts, row, *bias.positions.one_axis(), *seen, *settings)
     return out[..., : v.shape[-1]].to(q.dtype)
 
 
@@ -74,12 +77,9 @@ class _Tile:
     bias: PairBias
     visible: Tensor | None
 
-    def values(self, tensors: list[Tensor], batch: int, heads: int) -> Tensor:
-        """The bias `[1 or batch, heads, rows, columns]`, of these tensors of its function."""
-        function = self.bias.of_pair
-        assert isinstance(function, PairFunction)
-        bias = PairBias(PairFunction(function.name, tuple(tensors), function.numbers), self.bias.positions)
-        values = bias.block(self.rows, self.columns)
+    def values(self, batch: int, heads: int) -> Tensor:
+        """The bias `[1 or batch, heads, rows, columns]`."""
+        values = self.bias.block(self.rows, self.columns)
         values = values.unsqueeze(0) if values.dim() == 3 else values
         if values.shape[1] != heads or values.shape[0] not in (1, batch):
             raise InvalidArgument(
@@ -96,19 +96,21 @@ class _Tile:
 
 
 @torch.library.custom_op("lengthwise::tiles", mutates_args=(), schema=f"({_ARGUMENTS}) -> (Tensor, Tensor)")
-def _by_tiles(q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor], *settings: Any) -> tuple[Tensor, Tensor]:
+def _by_tiles(q: Tensor, k: Tensor, v: Tensor, learned: Tensor, *settings: Any) -> tuple[Tensor, Tensor]:
     """Output `[batch, heads, q, head_dim]` and log-sum-exp `[batch, heads, q]`."""
     q, k, v = (with_rows(x) for x in (q, k, v))
     out, lse = torch.zeros_like(q), q.new_full(q.shape[:3], -torch.inf)
-    for tile in _tiles(q, k, tensors, *settings):
+    for tile in _tiles(q, k, learned, *settings):
         rows, columns = tile.rows, tile.columns
-        mask = tile.masked(tile.values(tensors, q.shape[0], q.shape[1]).to(q.dtype))
+        mask = tile.masked(tile.values(q.shape[0], q.shape[1]).to(q.dtype))
         found, more = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            q[:, :, rows], k[:, :, columns], v[:, :, columns], attn_mask=mask, scale=settings[8]
+            q[:, :, rows], k[:, :, columns], v[:, :, columns], attn_mask=mask, scale=settings[9]
         )
         if tile.visible is not None:  # of a row that sees nothing the kernel says another number than -inf
             more = more.masked_fill((mask == -torch.inf).all(dim=-1), -torch.inf)
-        out[:, :, rows], lse[:, :, rows] = merge([(out[:, :, rows], lse[:, :, rows]), (found, more)])
+        if columns.start:  # others of these queries came before
+            found, more = merge([(out[:, :, rows], lse[:, :, rows]), (found, more)])
+        out[:, :, rows], lse[:, :, rows] = found, more
     return out, lse
 
 
@@ -119,7 +121,8 @@ def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 
 # Not a `custom_op`: below one of these PyTorch records nothing, and here the bias of each tile is differentiated.
 torch.library.define(
-    "lengthwise::tiles_backward", f"(Tensor grad, Tensor out, Tensor lse, bool learned, {_ARGUMENTS}) -> Tensor[]"
+    "lengthwise::tiles_backward",
+    f"(Tensor grad, Tensor out, Tensor lse, bool learns, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 
 
@@ -128,72 +131,59 @@ def _back(
     grad: Tensor,
     out: Tensor,
     lse: Tensor,
-    learned: bool,
+    learns: bool,
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    tensors: list[Tensor],
+    learned: Tensor,
     *settings: Any,
-) -> list[Tensor]:
-    """Gradients of q, k, v and the function's tensors; zeros for those that get none."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     dq, dk, dv = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
-    more = [torch.zeros_like(x) for x in tensors]
-    (batch, heads), shared, scale = q.shape[:2], k.shape[1], settings[8]
+    dlearned = torch.zeros_like(learned)
+    (batch, heads), shared, scale = q.shape[:2], k.shape[1], settings[9]
     less = (grad * out).sum(-1, keepdim=True)
     lse = lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1)  # of a row that sees nothing all weights are 0
-    for tile in _tiles(q, k, tensors, *settings):
+    leaf = learned.detach().requires_grad_(learns)
+    for tile in _tiles(q, k, leaf, *settings):
         rows, columns = tile.rows, tile.columns
-        own = dq[:, :, rows], dk[:, :, columns], dv[:, :, columns]
-        # Query heads that share keys are rows of one product.
-        q_, grad_ = (x[:, :, rows].reshape(batch, shared, -1, x.shape[-1]) for x in (q, grad))
-        k_, v_ = k[:, :, columns], v[:, :, columns]
-        with torch.set_grad_enabled(learned):
-            leaves = [x.detach().requires_grad_(learned and x.is_floating_point()) for x in tensors]
-            values = tile.values(leaves, batch, heads)
+        with torch.set_grad_enabled(learns):
+            values = tile.values(batch, heads)
         with torch.no_grad():
+            # Query heads that share keys are rows of one product.
+            q_, grad_ = (x[:, :, rows].reshape(batch, shared, -1, x.shape[-1]) for x in (q, grad))
+            k_, v_ = k[:, :, columns], v[:, :, columns]
             size = batch, heads, rows.stop - rows.start, columns.stop - columns.start
             logits = torch.matmul(q_ * scale, k_.transpose(-1, -2)).view(size)
             weights = tile.masked(logits.add_(values)).sub_(lse[:, :, rows]).exp_()
             ours = torch.matmul(grad_, v_.transpose(-1, -2)).view(size).sub_(less[:, :, rows]).mul_(weights)
             weights, flat = (x.view(batch, shared, -1, size[3]) for x in (weights, ours))
-            own[0].add_(torch.matmul(flat, k_).view(*size[:3], -1), alpha=scale)
-            own[1].add_(torch.matmul(flat.transpose(-1, -2), q_), alpha=scale)
-            own[2].add_(torch.matmul(weights.transpose(-1, -2), grad_))
-        if not learned:
-            continue
-        wanted = [number for number, leaf in enumerate(leaves) if leaf.requires_grad]
-        ours = ours if values.shape[0] == batch else ours.sum(0, keepdim=True)
-        found = torch.autograd.grad(values, [leaves[i] for i in wanted], ours.to(values.dtype), allow_unused=True)
-        for number, part in zip(wanted, found, strict=True):
-            if part is not None:
-                more[number] += part
-    return [dq, dk, dv, *more]
+            dq[:, :, rows].add_(torch.matmul(flat, k_).view(*size[:3], -1), alpha=scale)
+            dk[:, :, columns].add_(torch.matmul(flat.transpose(-1, -2), q_), alpha=scale)
+            dv[:, :, columns].add_(torch.matmul(weights.transpose(-1, -2), grad_))
+            ours = ours if values.shape[0] == batch else ours.sum(0, keepdim=True)
+        if learns:
+            dlearned += torch.autograd.grad(values, leaf, ours.to(values.dtype))[0]
+    return dq, dk, dv, dlearned
 
 
-@torch.library.register_fake("lengthwise::tiles_backward")
-def _(
-    grad: Tensor, out: Tensor, lse: Tensor, learned: bool, q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor],
-    *_: Any,
-) -> list[Tensor]:  # fmt: skip
-    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v, *tensors)]
+def _like(grad: Tensor, out: Tensor, lse: Tensor, learns: bool, *given: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in given[:4])
+
+
+torch.library.register_fake("lengthwise::tiles_backward", _like)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, tensors, *places = inputs[:10]
-    ctx.settings, ctx.several = inputs[10:], len(tensors)
-    ctx.learned = any(x.requires_grad for x in tensors)
-    ctx.save_for_backward(*output, q, k, v, *places, *tensors)
+    ctx.learns, ctx.settings = ctx.needs_input_grad[3], inputs[10:]
+    ctx.save_for_backward(*output, *inputs[:10])
 
 
-def _gradients(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Any, ...]:
+def _gradients(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if torch.is_grad_enabled():
         raise NotImplementedError("tiles have no second derivative: backend='reference' has all")
-    out, lse, q, k, v, *rest = ctx.saved_tensors
-    places, tensors = rest[:6], rest[6:]
-    dq, dk, dv, *more = torch.ops.lengthwise.tiles_backward(
-        grad, out, lse, ctx.learned, q, k, v, tensors, *places, *ctx.settings
-    )
-    return dq, dk, dv, more, *[None] * (len(places) + len(ctx.settings))
+    out, lse, *given = ctx.saved_tensors
+    dq, dk, dv, learned = torch.ops.lengthwise.tiles_backward(grad, out, lse, ctx.learns, *given, *ctx.settings)
+    return dq, dk, dv, learned if ctx.learns else None, *[None] * (6 + len(ctx.settings))
 
 
 _by_tiles.register_autograd(_gradients, setup_context=_keep)
@@ -202,7 +192,7 @@ _by_tiles.register_autograd(_gradients, setup_context=_keep)
 def _tiles(
     q: Tensor,
     k: Tensor,
-    tensors: list[Tensor],
+    learned: Tensor,
     q_place: Tensor,
     k_place: Tensor,
     q_segment: Tensor | None,
@@ -210,6 +200,7 @@ def _tiles(
     q_order: Tensor | None,
     k_order: Tensor | None,
     function: str,
+    shapes: list[int],
     numbers: list[float],
     scale: float,
     causal: bool,
@@ -221,7 +212,9 @@ def _tiles(
         q_place, k_place, q_segment=q_segment, k_segment=k_segment, q_order=q_order, k_order=k_order, causal=causal,
         window=None if window < 0 else window,
     )  # fmt: skip
-    bias = PairBias(PairFunction(function, tuple(tensors), tuple(numbers)), positions)
+    with torch.set_grad_enabled(learned.requires_grad):
+        tensors = tuple(_parts(learned, shapes))
+    bias = PairBias(PairFunction(function, tensors, tuple(numbers)), positions)
     falls, past = causal and q_order is None and k_order is None, keys - queries
     pairs = max(1, _PAIRS // max(1, q.shape[0] * q.shape[1]))
     high = max(1, min(2 ** (pairs.bit_length() // 2 - 1), queries))  # half as many as columns, where there are enough
@@ -235,3 +228,13 @@ def _tiles(
             visible = None if whole else positions.part(rows, columns).visible()
             if visible is None or bool(visible.any()):
                 yield _Tile(rows, columns, bias, visible)
+
+
+def _parts(row: Tensor, shapes: list[int]) -> Iterator[Tensor]:
+    """Tensors that lie in a row, from the number of dimensions and the shape of each."""
+    first = 0
+    while shapes:
+        shape, shapes = shapes[1 : 1 + shapes[0]], shapes[1 + shapes[0] :]
+        last = first + math.prod(shape)
+        yield row[first:last].view(shape)
+        first = last

@@ -26,7 +26,7 @@ from torch.nn.functional import pad
 from lengthwise.attention.request import Request, Run, backends
 from lengthwise.bias import Bias, DistanceBias, SumBias
 from lengthwise.errors import InvalidArgument
-from lengthwise.precision import autocasts, transforms_active, with_rows
+from lengthwise.precision import autocasts, in_transform, with_rows
 
 _ROWS = 256
 """Queries in a block: more waste work above the diagonal, fewer leave the kernel's threads idle."""
@@ -57,7 +57,7 @@ class Toeplitz:
             return "the kernel has no dropout"
         if torch.compiler.is_exporting():
             return "an exported program would need this package to run"
-        if not torch.compiler.is_compiling() and transforms_active():
+        if in_transform():
             return "the operator has a backward pass only, and a transform of torch.func or forward mode is active"
         return None
 

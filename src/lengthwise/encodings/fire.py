@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from lengthwise.bias import PairBias, PairFunction, pair_functions
 from lengthwise.encodings.registry import encodings
@@ -125,15 +126,14 @@ def _values(x: Tensor, *network: Tensor) -> Tensor:
         # Pairs lie side by side in memory, and heads come first: on one thread a quarter of the time.
         flat = x.reshape(1, -1)
         on, bent = _kinds(x, w, b)
-        if on is None:
-            inner = torch.addcmul(b[:, None], w[:, None], flat).relu_()
-        else:
-            # A unit that is on at all x is a line, and so is a sum of lines: one row for all of them.
+        if on is not None:
+            # A unit that is on at all x is a line, and so is a sum of lines: one unit for all of them, x itself.
             base = base + head[:, on] @ b[on]
-            inner = torch.cat((flat, torch.addcmul(b[bent, None], w[bent, None], flat).relu_()))
             head = torch.cat(((head[:, on] @ w[on])[:, None], head[:, bent]), dim=1)
+            w, b = pad(w[bent], (1, 0), value=1.0), pad(b[bent], (1, 0))
+        inner = torch.addcmul(b[:, None], w[:, None], flat).relu_()
         values = torch.addmm(base[:, None], head, inner)
-    return values.view(-1, *x.shape)
+    return values.view(len(base), *x.shape)
 
 
 def _kinds(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor | None, Tensor | None]:
