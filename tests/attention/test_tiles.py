@@ -143,3 +143,17 @@ def test_a_row_that_sees_nothing_gives_zeros_and_no_nan(fire: lw.FIRE) -> None:
     out, *grads = outcome("blocks", fire, inputs(90), Positions.padded(mask))
     assert not out[0, :, :50].any()
     assert all(torch.isfinite(grad).all() for grad in grads)
+
+
+def test_rows_that_the_bias_itself_bars_give_zeros(formed: list[int]) -> None:
+    class Barred(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slopes = nn.Parameter(torch.full((HEADS,), -torch.inf))
+
+        def logit_bias(self, positions: Positions) -> PairBias:
+            return PairBias(PairFunction("sloped", (self.slopes,), (2.0,)), positions.replace(q=positions.q + 1))
+
+    got, wanted = (lw.attention(*inputs(90), Barred(), backend=way) for way in ("blocks", "reference"))
+    assert torch.equal(got, torch.zeros_like(got))
+    assert torch.equal(got, wanted)

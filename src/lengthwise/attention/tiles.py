@@ -76,6 +76,7 @@ class _Tile:
     columns: slice
     bias: PairBias
     visible: Tensor | None
+    scale: float
 
     def values(self, batch: int, heads: int) -> Tensor:
         """The bias `[1 or batch, heads, rows, columns]`."""
@@ -104,10 +105,10 @@ def _by_tiles(q: Tensor, k: Tensor, v: Tensor, learned: Tensor, *settings: Any) 
         rows, columns = tile.rows, tile.columns
         mask = tile.masked(tile.values(q.shape[0], q.shape[1]).to(q.dtype))
         found, more = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            q[:, :, rows], k[:, :, columns], v[:, :, columns], attn_mask=mask, scale=settings[9]
+            q[:, :, rows], k[:, :, columns], v[:, :, columns], attn_mask=mask, scale=tile.scale
         )
-        if tile.visible is not None:  # of a row that sees nothing the kernel says another number than -inf
-            more = more.masked_fill((mask == -torch.inf).all(dim=-1), -torch.inf)
+        # Of a row that sees nothing the kernel says another number than -inf.
+        more = more.masked_fill(mask.amax(dim=-1) == -torch.inf, -torch.inf)
         if columns.start:  # others of these queries came before
             found, more = merge([(out[:, :, rows], lse[:, :, rows]), (found, more)])
         out[:, :, rows], lse[:, :, rows] = found, more
@@ -140,7 +141,7 @@ def _back(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     dq, dk, dv = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
     dlearned = torch.zeros_like(learned)
-    (batch, heads), shared, scale = q.shape[:2], k.shape[1], settings[9]
+    (batch, heads), shared = q.shape[:2], k.shape[1]
     less = (grad * out).sum(-1, keepdim=True)
     lse = lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1)  # of a row that sees nothing all weights are 0
     leaf = learned.detach().requires_grad_(learns)
@@ -153,12 +154,12 @@ def _back(
             q_, grad_ = (x[:, :, rows].reshape(batch, shared, -1, x.shape[-1]) for x in (q, grad))
             k_, v_ = k[:, :, columns], v[:, :, columns]
             size = batch, heads, rows.stop - rows.start, columns.stop - columns.start
-            logits = torch.matmul(q_ * scale, k_.transpose(-1, -2)).view(size)
+            logits = torch.matmul(q_ * tile.scale, k_.transpose(-1, -2)).view(size)
             weights = tile.masked(logits.add_(values)).sub_(lse[:, :, rows]).exp_()
             ours = torch.matmul(grad_, v_.transpose(-1, -2)).view(size).sub_(less[:, :, rows]).mul_(weights)
             weights, flat = (x.view(batch, shared, -1, size[3]) for x in (weights, ours))
-            dq[:, :, rows].add_(torch.matmul(flat, k_).view(*size[:3], -1), alpha=scale)
-            dk[:, :, columns].add_(torch.matmul(flat.transpose(-1, -2), q_), alpha=scale)
+            dq[:, :, rows].add_(torch.matmul(flat, k_).view(*size[:3], -1), alpha=tile.scale)
+            dk[:, :, columns].add_(torch.matmul(flat.transpose(-1, -2), q_), alpha=tile.scale)
             dv[:, :, columns].add_(torch.matmul(weights.transpose(-1, -2), grad_))
             ours = ours if values.shape[0] == batch else ours.sum(0, keepdim=True)
         if learns:
@@ -227,7 +228,7 @@ def _tiles(
             whole = falls and positions.plain and columns.stop <= past + rows.start + 1
             visible = None if whole else positions.part(rows, columns).visible()
             if visible is None or bool(visible.any()):
-                yield _Tile(rows, columns, bias, visible)
+                yield _Tile(rows, columns, bias, visible, scale)
 
 
 def _parts(row: Tensor, shapes: list[int]) -> Iterator[Tensor]:
