@@ -145,15 +145,20 @@ def test_a_row_that_sees_nothing_gives_zeros_and_no_nan(fire: lw.FIRE) -> None:
     assert all(torch.isfinite(grad).all() for grad in grads)
 
 
-def test_rows_that_the_bias_itself_bars_give_zeros(formed: list[int]) -> None:
-    class Barred(nn.Module):
+def test_a_tile_in_which_the_bias_bars_all_keys_of_a_row_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def near(q: Tensor, k: Tensor, slopes: Tensor) -> Tensor:
+        return slopes.view(-1, 1, 1).masked_fill(q - k > 5, -torch.inf)
+
+    class Near(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.slopes = nn.Parameter(torch.full((HEADS,), -torch.inf))
+            self.slopes = nn.Parameter(torch.tensor([-0.1, -0.2, -0.4, 0.3]))
 
         def logit_bias(self, positions: Positions) -> PairBias:
-            return PairBias(PairFunction("sloped", (self.slopes,), (2.0,)), positions.replace(q=positions.q + 1))
+            return PairBias(PairFunction("near", (self.slopes,)), positions)
 
-    got, wanted = (lw.attention(*inputs(90), Barred(), backend=way) for way in ("blocks", "reference"))
-    assert torch.equal(got, torch.zeros_like(got))
-    assert torch.equal(got, wanted)
+    monkeypatch.setitem(pair_functions, "near", near)
+    for got, wanted in zip(
+        outcome("blocks", Near(), inputs(90)), outcome("reference", Near(), inputs(90)), strict=True
+    ):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
