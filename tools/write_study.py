@@ -167,7 +167,7 @@ def attention(found: Findings) -> list[str]:
 def settings(found: Findings, tried: Sequence[dict[str, Any]]) -> list[str]:
     """What the search found, and the time that all took."""
     rows = [["dataset", "layers", "steps", "rate", "worst in the search", "worst encoding here", "seconds"]]
-    total = 0.0
+    total = whole = 0.0
     for dataset, arms in by_dataset(found.scores).items():
         one = next(iter(arms.values()))[0]
         model, training = one.trial.experiment.model, one.trial.experiment.training
@@ -175,15 +175,15 @@ def settings(found: Findings, tried: Sequence[dict[str, Any]]) -> list[str]:
         searched = [row["reached"] for row in tried if (row["dataset"], row["setting"]) == (dataset.name, chosen)]
         worst = min(float(np.mean([one.seen for one in trials])) for trials in arms.values())
         seconds = [one.seconds for trials in arms.values() for one in trials]
-        total += float(np.median(seconds)) * len(seconds)
+        total, whole = total + float(np.median(seconds)) * len(seconds), whole + sum(seconds)
         numbers = [f"{value:g}" for value in chosen.values()]
         before = f"{min(searched[0].values()):.3f}" if searched else "not tried"
         rows.append([dataset.name, *numbers, before, f"{worst:.3f}", f"{np.median(seconds):.0f}"])
     note = (
         "Exact match at trained lengths, weighed as training draws them: the worst encoding of the search's seed, and "
         "the worst mean over seeds here. The last rung is taken where no other does, without a try. "
-        "Seconds: the median of the trials, two at a time on two cores, other work beside them now and then; for all "
-        f"trials here {total / 7200:.1f} hours on two cores."
+        "Seconds: the median of the trials, two at a time on two cores, other work beside them now and then. All "
+        f"trials took {whole / 7200:.1f} hours of both cores, {total / 7200:.1f} if each is counted as its median."
     )
     return ["## Settings and time", markdown(rows), note]
 
