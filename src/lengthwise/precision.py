@@ -6,6 +6,7 @@ from importlib import import_module
 
 import torch
 from torch import Tensor
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
 
 
 def widest_float(device: torch.device) -> torch.dtype:
@@ -25,8 +26,10 @@ def transforms_active() -> bool:
 
 
 def in_transform() -> bool:
-    """The same, where a compiler may trace: it has transforms of its own, and is told of none."""
-    return not torch.compiler.is_compiling() and transforms_active()
+    """The same, where a compiler may trace: it follows one question only, and knows forward mode by `jvp` alone."""
+    if torch.compiler.is_compiling():
+        return _functorch.peek_interpreter_stack() is not None
+    return transforms_active()
 
 
 def can_be_read(x: Tensor) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -75,7 +76,23 @@ def exports_with_a_length_that_changes(spec: str) -> None:
         torch.testing.assert_close(program(embeddings(length)), module(embeddings(length)), rtol=1e-5, atol=1e-5)
 
 
+def differentiates_by_transforms_as_without_a_compiler(spec: str) -> None:
+    module = Attend(spec)
+    x = embeddings(9)
+
+    def summed(x: Tensor) -> Tensor:
+        return module(x).square().sum()
+
+    transforms = [torch.func.grad(summed)]
+    if any(name in spec for name in ("alibi", "t5", "fire")):  # PyTorch's kernel without a bias has no forward mode
+        transforms.append(lambda x: torch.func.jvp(summed, (x,), (torch.ones_like(x),))[1])
+    for transform in transforms:
+        wanted = transform(x)  # first: PyTorch loads what it needs, which it can't while it compiles
+        torch.testing.assert_close(torch.compile(transform, backend="aot_eager")(x), wanted, rtol=1e-4, atol=1e-4)
+
+
 CASES = (
+    differentiates_by_transforms_as_without_a_compiler,
     compiles_into_at_most_two_graphs_over_five_lengths,
     takes_positions_as_an_argument_of_one_graph,
     exports_with_a_length_that_changes,
@@ -84,6 +101,7 @@ CASES = (
 
 def main() -> None:
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="`torch.jit", category=DeprecationWarning)  # PyTorch's own, in jvp
     for case in CASES:
         for spec in SPECS:
             torch._dynamo.reset()

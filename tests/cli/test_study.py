@@ -44,6 +44,29 @@ def test_a_study_trains_ranks_and_writes_a_page_and_goes_on_from_its_result_file
     assert again.out == first.out
 
 
+def test_encodings_of_ones_own_are_shown_beside_the_published_ones_and_not_ranked(cli: Cli, tmp_path: Path) -> None:
+    called = cli(*ASKED, "--encodings", "none", "kerple")  # a spec of the publication is its arm
+    assert called.code == 0
+    assert "NoPE" in called.out
+    assert "not ranked, for the publication has no such arm: KERPLE" in called.out
+    assert "Not ranked, for the publication has no such arm: KERPLE." in (tmp_path / "study.html").read_text()
+    alone = cli(*ASKED, "--encodings", "kerple")
+    assert alone.code == 0
+    assert "1 of 1 trials are done, 0 to run" in alone.err
+
+
+def test_a_result_that_is_cut_in_half_is_named_and_the_others_are_left_alone(cli: Cli, tmp_path: Path) -> None:
+    cli(*ASKED, "--encodings", "nope", "t5")
+    stored = sorted((tmp_path / "results" / "kazemnejad2023-small" / "trials").iterdir())
+    stored[0].write_text(stored[0].read_text()[:500])
+    called = cli(*ASKED, "--encodings", "NoPE", "T5")
+    assert called.code == 2
+    assert f"{stored[0].name} holds no result" in called.err
+    assert "delete this file, and the same command runs the trial again" in called.err
+    stored[0].unlink()
+    assert "1 of 2 trials are done, 1 to run" in cli(*ASKED, "--encodings", "NoPE", "T5").err
+
+
 def test_a_search_keeps_its_settings_beside_the_results(cli: Cli, tmp_path: Path) -> None:
     called = cli(*ASKED, "--encodings", "NoPE", "--search")
     assert called.code == 0
@@ -57,7 +80,7 @@ def test_a_search_keeps_its_settings_beside_the_results(cli: Cli, tmp_path: Path
         (("study", "kazemnejad2024"), "did you mean 'kazemnejad2023'"),
         ((*ASKED[:2], "--tasks", "Addtion"), "did you mean"),
         ((*ASKED, "--scale", "paper", "--search"), "settings are searched for at --scale small"),
-        ((*ASKED, "--encodings", "rotory"), "rotory"),
+        ((*ASKED, "--encodings", "NoPE", "rotory"), "did you mean 'rotary'?; arms of the study: NoPE, T5,"),
         ((*ASKED[:-4], "--jobs", "-1"), "jobs must be at least"),
     ],
 )

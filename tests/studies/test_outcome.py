@@ -202,6 +202,8 @@ def test_the_published_order_agrees_with_itself_and_its_reverse_does_not(study: 
 def test_the_best_of_a_dataset_may_be_several(study: Study) -> None:
     scores = [scored(trial, result(trial, 0.5 if trial.arm in ("T5", "APE") else 0.2)) for trial in study.trials]
     assert set(map(tuple, best_on(study, scores).values())) == {("T5", "APE")}
+    alike = [scored(trial, result(trial, 0.5)) for trial in study.trials]
+    assert set(map(tuple, best_on(study, alike).values())) == {()}
 
 
 def test_the_published_accuracies_give_the_published_claims(study: Study) -> None:
@@ -252,6 +254,11 @@ def test_results_come_back_from_their_small_files_and_another_experiments_is_ref
 def test_a_choice_without_sense_is_refused(choice: dict[str, object], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
         studies["kazemnejad2023"](Choice(**choice))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_dataset_is_found_by_its_task_too() -> None:
+    names = {one.name for one in studies["kazemnejad2023"](Choice(tasks=("repeat",))).datasets}
+    assert names == {"Copy V1 (repeat one token)", "Copy V1 2x"}
 
 
 def test_the_study_has_seventeen_datasets_in_three_categories_and_every_experiment_once() -> None:

@@ -134,6 +134,16 @@ class Request:
             lse=lse,
         )
 
+    def without_padding(self, *of_keys: Tensor) -> tuple[Tensor, ...]:
+        """Keys or values `[batch, heads, k, dim]` with zeros at padding, for roads that add a mask to what is there.
+
+        A cache may hold anything where nothing was written yet, and NaN less infinity is NaN.
+        """
+        segment = self.positions.k_segment
+        if segment is None:
+            return of_keys
+        return tuple(x.masked_fill((segment == -1)[:, None, :, None], 0.0) for x in of_keys)
+
     def dense_bias(self) -> Float[Tensor, "#batch heads q k"] | None:
         """All values of the bias; its heads are query heads, and of its sizes only the batch may be 1.
 

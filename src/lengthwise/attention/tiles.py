@@ -12,13 +12,14 @@ gradients. Compilers take it whole, whatever the length.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import _C, Tensor  # pyright: ignore[reportPrivateUsage]
 from torch.nn.functional import pad
 
 from lengthwise.attention.merge import merge
@@ -42,8 +43,15 @@ def refuses_tiles(request: Request) -> str | None:
     """Why a request can't go by tiles, in one clause; None where it can."""
     if request.logits is not None:
         return "the encoding computes whole logits"
-    if not isinstance(request.bias, PairBias) or not isinstance(request.bias.of_pair, PairFunction):
+    bias = request.bias
+    if type(bias) is not PairBias or type(bias.of_pair) is not PairFunction:  # a subclass may do other things
         return "the bias is no PairFunction"
+    function = cast(PairFunction, bias.of_pair)
+    if bias.axes != 1 or bias.positions.axes != 1:
+        return "the bias reads positions of several axes"
+    tensors = function.tensors
+    if any(x.dtype != tensors[0].dtype or not x.is_floating_point() for x in tensors):
+        return "the function's tensors are of several dtypes, or not floating point"
     if request.lse or request.normalizes or request.dropout:
         return "tiles give neither a log-sum-exp nor dropout"
     if request.device.type != "cpu":
@@ -62,12 +70,13 @@ def attend_by_tiles(request: Request, q: Tensor, k: Tensor, v: Tensor) -> Tensor
     seen = positions.q_segment, positions.k_segment, positions.q_order, positions.k_order
     shapes = [size for x in function.tensors for size in (x.dim(), *x.shape)]
     settings = function.name, shapes, list(function.numbers), request.scale, positions.causal, window
-    wide = torch.promote_types(q.dtype, torch.float32)
+    dtype, value_dim, wide = q.dtype, v.shape[-1], torch.promote_types(q.dtype, torch.float32)
     width = max(q.shape[-1], v.shape[-1])  # the kernel knows one width only
-    parts = (pad(x.to(wide), (0, width - x.shape[-1])) if x.shape[-1] != width else x.to(wide) for x in (q, k, v))
-    row = torch.cat([x.flatten() for x in (*function.tensors, q.new_empty(0, dtype=torch.float32))])
+    parts = (q, *request.without_padding(k, v))
+    parts = (pad(x.to(wide), (0, width - x.shape[-1])) if x.shape[-1] != width else x.to(wide) for x in parts)
+    row = torch.cat([x.flatten() for x in function.tensors]) if function.tensors else q.new_empty(0)
     out, _ = _by_tiles(*parts, row, *bias.positions.one_axis(), *seen, *settings)
-    return out[..., : v.shape[-1]].to(q.dtype)
+    return out[..., :value_dim].to(dtype)
 
 
 @dataclass(frozen=True)
@@ -82,10 +91,11 @@ class _Tile:
         """The bias `[1 or batch, heads, rows, columns]`."""
         values = self.bias.block(self.rows, self.columns)
         values = values.unsqueeze(0) if values.dim() == 3 else values
-        if values.shape[1] != heads or values.shape[0] not in (1, batch):
+        wanted = heads, self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+        if values.shape[1:] != wanted or values.shape[0] not in (1, batch):
             raise InvalidArgument(
-                f"the bias is of {values.shape[0]} rows and {values.shape[1]} heads, and this attention of {batch} "
-                f"and {heads}"
+                f"the bias of a tile is of shape {list(values.shape)}, and this attention needs [1 or {batch}, "
+                f"{wanted[0]} query heads, {wanted[1]} queries, {wanted[2]} keys]"
             )
         return values
 
@@ -100,10 +110,11 @@ class _Tile:
 def _by_tiles(q: Tensor, k: Tensor, v: Tensor, learned: Tensor, *settings: Any) -> tuple[Tensor, Tensor]:
     """Output `[batch, heads, q, head_dim]` and log-sum-exp `[batch, heads, q]`."""
     q, k, v = (with_rows(x) for x in (q, k, v))
-    out, lse = torch.zeros_like(q), q.new_full(q.shape[:3], -torch.inf)
+    out, lse = q.new_zeros(q.shape), q.new_full(q.shape[:3], -torch.inf)
     for tile in _tiles(q, k, learned, *settings):
         rows, columns = tile.rows, tile.columns
-        mask = tile.masked(tile.values(q.shape[0], q.shape[1]).to(q.dtype))
+        with _recording(False):
+            mask = tile.masked(tile.values(q.shape[0], q.shape[1]).to(q.dtype))
         found, more = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             q[:, :, rows], k[:, :, columns], v[:, :, columns], attn_mask=mask, scale=tile.scale
         )
@@ -120,14 +131,11 @@ def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(q, memory_format=torch.contiguous_format), q.new_empty(q.shape[:3])
 
 
-# Not a `custom_op`: below one of these PyTorch records nothing, and here the bias of each tile is differentiated.
-torch.library.define(
+@torch.library.custom_op(
     "lengthwise::tiles_backward",
-    f"(Tensor grad, Tensor out, Tensor lse, bool learns, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    mutates_args=(),
+    schema=f"(Tensor grad, Tensor out, Tensor lse, bool learns, {_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor)",
 )
-
-
-@torch.library.impl("lengthwise::tiles_backward", "CPU")
 def _back(
     grad: Tensor,
     out: Tensor,
@@ -147,31 +155,31 @@ def _back(
     leaf = learned.detach().requires_grad_(learns)
     for tile in _tiles(q, k, leaf, *settings):
         rows, columns = tile.rows, tile.columns
-        with torch.set_grad_enabled(learns):
+        with _recording(learns):
             values = tile.values(batch, heads)
-        with torch.no_grad():
+        with _recording(False):
             # Query heads that share keys are rows of one product.
             q_, grad_ = (x[:, :, rows].reshape(batch, shared, -1, x.shape[-1]) for x in (q, grad))
             k_, v_ = k[:, :, columns], v[:, :, columns]
             size = batch, heads, rows.stop - rows.start, columns.stop - columns.start
-            logits = torch.matmul(q_ * tile.scale, k_.transpose(-1, -2)).view(size)
-            weights = tile.masked(logits.add_(values)).sub_(lse[:, :, rows]).exp_()
+            # As the kernel rounds them, so that they are the logits of that log-sum-exp.
+            logits = torch.matmul(q_, k_.transpose(-1, -2)).view(size).mul_(tile.scale)
+            weights = tile.masked(logits.add_(values)).sub_(lse[:, :, rows]).clamp_(max=0.0).exp_()
             ours = torch.matmul(grad_, v_.transpose(-1, -2)).view(size).sub_(less[:, :, rows]).mul_(weights)
             weights, flat = (x.view(batch, shared, -1, size[3]) for x in (weights, ours))
             dq[:, :, rows].add_(torch.matmul(flat, k_).view(*size[:3], -1), alpha=tile.scale)
             dk[:, :, columns].add_(torch.matmul(flat.transpose(-1, -2), q_), alpha=tile.scale)
             dv[:, :, columns].add_(torch.matmul(weights.transpose(-1, -2), grad_))
             ours = ours if values.shape[0] == batch else ours.sum(0, keepdim=True)
-        if learns:
-            dlearned += torch.autograd.grad(values, leaf, ours.to(values.dtype))[0]
+        if values.requires_grad:
+            with _recording(True):
+                dlearned += torch.autograd.grad(values, leaf, ours.to(values.dtype))[0]
     return dq, dk, dv, dlearned
 
 
-def _like(grad: Tensor, out: Tensor, lse: Tensor, learns: bool, *given: Any) -> tuple[Tensor, ...]:
+@_back.register_fake
+def _(grad: Tensor, out: Tensor, lse: Tensor, learns: bool, *given: Any) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in given[:4])
-
-
-torch.library.register_fake("lengthwise::tiles_backward", _like)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -183,7 +191,7 @@ def _gradients(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None,
     if torch.is_grad_enabled():
         raise NotImplementedError("tiles have no second derivative: backend='reference' has all")
     out, lse, *given = ctx.saved_tensors
-    dq, dk, dv, learned = torch.ops.lengthwise.tiles_backward(grad, out, lse, ctx.learns, *given, *ctx.settings)
+    dq, dk, dv, learned = _back(grad, out, lse, ctx.learns, *given, *ctx.settings)
     return dq, dk, dv, learned if ctx.learns else None, *[None] * (6 + len(ctx.settings))
 
 
@@ -213,7 +221,7 @@ def _tiles(
         q_place, k_place, q_segment=q_segment, k_segment=k_segment, q_order=q_order, k_order=k_order, causal=causal,
         window=None if window < 0 else window,
     )  # fmt: skip
-    with torch.set_grad_enabled(learned.requires_grad):
+    with _recording(learned.requires_grad):
         tensors = tuple(_parts(learned, shapes))
     bias = PairBias(PairFunction(function, tensors, tuple(numbers)), positions)
     falls, past = causal and q_order is None and k_order is None, keys - queries
@@ -229,6 +237,14 @@ def _tiles(
             visible = None if whole else positions.part(rows, columns).visible()
             if visible is None or bool(visible.any()):
                 yield _Tile(rows, columns, bias, visible, scale)
+
+
+@contextlib.contextmanager
+def _recording(learns: bool) -> Generator[None]:
+    """No autocast, and a graph if one is asked for: within an operator PyTorch keeps none, whatever is enabled."""
+    inside = _C._SetExcludeDispatchKeyGuard(_C.DispatchKey.AutogradFunctionality, not learns)  # pyright: ignore
+    with torch.autocast("cpu", enabled=False), torch.set_grad_enabled(learns), inside:
+        yield
 
 
 def _parts(row: Tensor, shapes: list[int]) -> Iterator[Tensor]:

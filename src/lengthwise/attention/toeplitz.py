@@ -87,7 +87,8 @@ class Toeplitz:
             if autocasts("cpu") and q.dtype != torch.float64:
                 q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
             width = max(q.shape[-1], v.shape[-1])  # the kernel knows one width only
-            parts = (pad(x, (0, width - x.shape[-1])) if x.shape[-1] != width else x for x in (q, k, v))
+            parts = (q, *request.without_padding(k, v))
+            parts = (pad(x, (0, width - x.shape[-1])) if x.shape[-1] != width else x for x in parts)
             mask = values.to(torch.promote_types(q.dtype, torch.float32))
             out = by_distance(*parts, mask, *segments, request.scale, positions.causal, window)[0]
             return out[..., : v.shape[-1]]
@@ -275,9 +276,10 @@ def _logit_gradient(
 ) -> Tensor:
     """Gradient of one head's logits `[batch, rows, columns]`, in float32 or wider."""
     grad, out, q = (x.to(lse.dtype) for x in (grad, out, q))
-    weights = torch.matmul(q * scale, k.transpose(-1, -2)).add_(mask).sub_(lse.unsqueeze(-1)).exp_()
-    less = (grad * out).sum(-1, keepdim=True)
-    return torch.matmul(grad, v.transpose(-1, -2)).sub_(less).mul_(weights)
+    with torch.autocast("cpu", enabled=False):
+        weights = torch.matmul(q * scale, k.transpose(-1, -2)).add_(mask).sub_(lse.unsqueeze(-1)).exp_()
+        less = (grad * out).sum(-1, keepdim=True)
+        return torch.matmul(grad, v.transpose(-1, -2)).sub_(less).mul_(weights)
 
 
 def _diagonal_sums(x: Tensor) -> Tensor:

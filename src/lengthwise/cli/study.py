@@ -45,9 +45,9 @@ class RunStudy:
     scale: Annotated[Literal["small", "medium", "paper"], _names("NAME")] = "small"
     """small: two cores; medium: one GPU; paper: as published (small)."""
     tasks: Annotated[tuple[str, ...], _names("WORD...")] = ()
-    """Datasets whose names hold one of these words (all)."""
+    """Datasets whose names hold one of these words, or of these tasks (all)."""
     encodings: Annotated[tuple[str, ...], _names("NAME...")] = ()
-    """Arms by name, or specs of others (the published five)."""
+    """NoPE, T5, ALiBi, Rotary, APE, or specs of others, which are not ranked (the published five)."""
     seeds: Annotated[int, _names("N")] = 3
     """Models of each encoding and dataset (3)."""
     scratchpads: Annotated[tuple[str, ...], _names("FORMAT...")] = ()

@@ -142,7 +142,7 @@ def _kinds(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor | None, Tensor | Non
     As drawn, a quarter bends. None where the weights can't be looked at: under a compiler, on a device that would have
     to wait, for a batch of networks; and where it would not pay.
     """
-    if x.numel() < 2**14 or not can_be_read(x):
+    if not can_be_read(x) or x.numel() < 2**14:
         return None, None
     with torch.no_grad():
         ends = torch.stack((b, w * x.amax() + b))  # the input is at least 0, and a unit is monotone

@@ -127,8 +127,12 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
         ) from error
 
 
-def read_result(path: Path) -> Result:
-    """The result in a `result.json`.
+def read_result(path: Path, cure: str = "delete its folder to run the experiment again") -> Result:
+    """The result in a `result.json`, or in a file like it.
+
+    Args:
+        path: of the file.
+        cure: what an error says to do.
 
     Raises:
         StorageError: it can't be read, or is not a result.
@@ -136,9 +140,7 @@ def read_result(path: Path) -> Result:
     try:
         return result_from_json(path.read_text())
     except (OSError, UnicodeDecodeError, InvalidArgument) as error:
-        raise StorageError(
-            f"{path} holds no result ({error}): delete its folder to run the experiment again"
-        ) from error
+        raise StorageError(f"{path} holds no result ({error}): {cure}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

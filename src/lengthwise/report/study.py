@@ -104,6 +104,8 @@ def print_study(found: Findings, out: Console) -> None:
         for row in rank_rows(found, category):
             table.add_row(name if row[0] == "all trials" else "", *row)
     out.print(table)
+    if others := unranked(found):
+        out.print(f"not ranked, for the publication has no such arm: {others}", style="dim", highlight=False)
     for category, name in CATEGORIES.items():
         one = found.agreements[category]
         if one is not None:
@@ -140,6 +142,7 @@ def write_study_page(found: Findings, path: Path, *, command: str | None = None)
             for arm, spec in found.study.arms.items()
         ],
         ranked=found.study.ranked,
+        unranked=unranked(found),
         rank_tables=[(name, rank_rows(found, category)) for category, name in CATEGORIES.items()],
         agreements=[
             (name, _agreement(one))
@@ -155,6 +158,11 @@ def write_study_page(found: Findings, path: Path, *, command: str | None = None)
     )
     write_whole(path, text.encode("utf-8", "backslashreplace"))
     return path
+
+
+def unranked(found: Findings) -> str:
+    """Names of the arms that are not ranked; empty where all are."""
+    return ", ".join(arm for arm in found.study.arms if arm not in found.study.ranked)
 
 
 def rank_rows(found: Findings, category: str | None) -> list[list[str]]:

@@ -19,7 +19,9 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
-from lengthwise.errors import InvalidArgument, nearest
+from lengthwise.build import build
+from lengthwise.dims import Dims
+from lengthwise.errors import InvalidArgument, LengthwiseError, nearest
 from lengthwise.lab.experiment import Experiment, Training
 from lengthwise.lab.run import pinned
 from lengthwise.models.config import ModelConfig
@@ -116,7 +118,7 @@ def published() -> dict[str, Any]:
 
 
 def chosen_datasets(choice: Choice) -> list[Dataset]:
-    """The datasets whose names hold one of the words asked for; all where none is.
+    """The datasets whose names hold one of the words asked for, or whose task it names; all where none is.
 
     Those that the publication has with scratchpads come again in each format asked for.
     """
@@ -166,7 +168,7 @@ def _named(choice: Choice) -> list[Dataset]:
         return known
     found: list[Dataset] = []
     for word in choice.tasks:
-        named = [one for one in known if word.lower() in one.name.lower()]
+        named = [one for one in known if word.lower() in one.name.lower() or word == one.small.partition("(")[0]]
         if not named:
             raise InvalidArgument(f"no dataset {word!r}: {nearest(word, [one.name for one in known])}")
         found += [one for one in named if one not in found]
@@ -174,13 +176,26 @@ def _named(choice: Choice) -> list[Dataset]:
 
 
 def chosen_arms(choice: Choice) -> dict[str, str]:
-    """Names and specs of the encodings: the publication's, or those asked for, an arm's name or any spec."""
+    """Names and specs of the encodings: the publication's, or those asked for, an arm's name or any spec.
+
+    A spec that is an arm's is that arm.
+    """
     if not choice.encodings:
         return dict(PUBLISHED)
     model, _ = _sizes(choice, RUNGS[0])
     root = f"{model.head_dim**0.5:.17g}"
     known = PUBLISHED | {name: spec.format(root=root) for name, spec in FURTHER.items()}
-    return {name: known.get(name, name) for name in choice.encodings}
+    arms = {name.lower(): name for name in known} | {spec: name for name, spec in known.items()}
+    found: dict[str, str] = {}
+    for given in choice.encodings:
+        arm = arms.get(given.lower(), given)
+        if arm not in known:  # before hours of others
+            try:
+                build(given, Dims(dim=model.dim, heads=model.heads, max_length=64))
+            except LengthwiseError as error:
+                raise InvalidArgument(f"{error}; arms of the study: {', '.join(known)}") from error
+        found[arm] = known.get(arm, given)
+    return found
 
 
 def _sizes(choice: Choice, setting: Mapping[str, float]) -> tuple[ModelConfig, Training]:

@@ -191,12 +191,16 @@ def agreement(
 
 
 def best_on(study: Study, scores: Sequence[Scored]) -> dict[str, list[str]]:
-    """For each dataset the arms whose mean accuracy past the trained length is highest; several where they tie."""
+    """For each dataset the arms whose mean accuracy past the trained length is highest; several where they tie.
+
+    None where all do: nothing can be told there.
+    """
     winners: dict[str, list[str]] = {}
     tables = [_table(study, scores, category, False, False) for category in (None, "scratchpad")]
     for name, rows in (tables[0] | tables[1]).items():
         means = np.round(np.array(rows).mean(axis=1), 4)
-        winners[name] = [arm for arm, mean in zip(study.ranked, means, strict=True) if mean == means.max()]
+        best = [arm for arm, mean in zip(study.ranked, means, strict=True) if mean == means.max()]
+        winners[name] = best if len(best) < max(2, len(means)) else []
     return winners
 
 
@@ -288,8 +292,10 @@ def _floats(values: np.ndarray) -> tuple[float, ...]:
 def _table(
     study: Study, scores: Sequence[Scored], category: str | None, trained_only: bool, told: bool
 ) -> dict[str, list[list[float]]]:
-    """For each dataset `[arms][seeds]` of the seeds that every ranked arm has."""
+    """For each dataset `[arms][seeds]` of the seeds that every ranked arm has; nothing where none is ranked."""
     found: dict[str, list[list[float]]] = {}
+    if not study.ranked:
+        return found
     for dataset, arms in by_dataset(scores).items():
         fits = dataset.category == category if category else dataset.category != "scratchpad"
         if not fits or any(arm not in arms for arm in study.ranked):

@@ -69,7 +69,7 @@ class Choice:
 
     Args:
         scale: which sizes.
-        tasks: names of datasets, or parts of them; all where empty.
+        tasks: names of datasets, parts of them, or their tasks; all where empty.
         encodings: arms of the publication by name, or specs of further ones; the publication's where empty.
         seeds: models of each encoding and dataset.
         settings: for a dataset, what a search found; what is missing has the first rung of the search.
@@ -114,7 +114,7 @@ class ResultFiles:
         for trial in trials:
             path = self._path(trial)
             if path.exists():
-                result = read_result(path)
+                result = read_result(path, "delete this file, and the same command runs the trial again")
                 if result.experiment != trial.experiment:
                     raise StorageError(f"{path} holds the result of another experiment: move it away")
                 found[trial] = result
