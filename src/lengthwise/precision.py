@@ -28,7 +28,8 @@ def transforms_active() -> bool:
 def in_transform() -> bool:
     """The same, where a compiler may trace: it follows one question only, and knows forward mode by `jvp` alone."""
     if torch.compiler.is_compiling():
-        return _functorch.peek_interpreter_stack() is not None
+        # Not `is not None`, which it answers with True always.
+        return isinstance(_functorch.peek_interpreter_stack(), _functorch.CInterpreter)
     return transforms_active()
 
 

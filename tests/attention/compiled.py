@@ -76,6 +76,20 @@ def exports_with_a_length_that_changes(spec: str) -> None:
         torch.testing.assert_close(program(embeddings(length)), module(embeddings(length)), rtol=1e-5, atol=1e-5)
 
 
+def keeps_the_operator_that_takes_no_memory_of_the_square(spec: str) -> None:
+    called: set[str] = set()
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., object]:
+        called.update(str(node.target) for node in graph.graph.nodes)
+        return graph.forward
+
+    module = Attend(spec)
+    torch.compile(module, fullgraph=True, backend=backend)(embeddings(9))
+    wanted = {"alibi": "lengthwise.toeplitz", "t5": "lengthwise.toeplitz", "fire": "lengthwise.tiles"}.get(spec)
+    operators = [name for name in called if name.startswith("lengthwise.")]
+    assert wanted is None or [name.removesuffix(".default") for name in operators] == [wanted], called
+
+
 def differentiates_by_transforms_as_without_a_compiler(spec: str) -> None:
     module = Attend(spec)
     x = embeddings(9)
@@ -92,6 +106,7 @@ def differentiates_by_transforms_as_without_a_compiler(spec: str) -> None:
 
 
 CASES = (
+    keeps_the_operator_that_takes_no_memory_of_the_square,
     differentiates_by_transforms_as_without_a_compiler,
     compiles_into_at_most_two_graphs_over_five_lengths,
     takes_positions_as_an_argument_of_one_graph,

@@ -10,6 +10,7 @@ import pytest
 
 SPECS = ("none", "learned", "sinusoidal", "rotary", "alibi", "t5", "fire", "rotary + alibi")
 CASES = (
+    "keeps_the_operator_that_takes_no_memory_of_the_square",
     "differentiates_by_transforms_as_without_a_compiler",
     "compiles_into_at_most_two_graphs_over_five_lengths",
     "takes_positions_as_an_argument_of_one_graph",
