@@ -36,7 +36,7 @@ def in_transform() -> bool:
 def can_be_read(x: Tensor) -> bool:
     """Whether the numbers of a tensor are at hand: on a CPU, under no compiler, tracer or transform."""
     plain = x.device.type == "cpu" and type(x) in (Tensor, torch.nn.Parameter)
-    return plain and not torch.compiler.is_compiling() and not in_transform()
+    return plain and not torch.compiler.is_compiling() and not transforms_active()
 
 
 def with_rows(x: Tensor) -> Tensor:

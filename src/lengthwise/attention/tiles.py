@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from lengthwise.attention.merge import merge
 from lengthwise.attention.request import Request
 from lengthwise.bias import PairBias, PairFunction
-from lengthwise.errors import InvalidArgument
+from lengthwise.errors import BackendRefused, InvalidArgument
 from lengthwise.positions import Positions
 from lengthwise.precision import in_transform, with_rows
 
@@ -189,7 +189,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _gradients(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     if torch.is_grad_enabled():
-        raise NotImplementedError("tiles have no second derivative: backend='reference' has all")
+        raise BackendRefused("attention by tiles has no gradients of gradients: pass backend='reference', which has")
     out, lse, *given = ctx.saved_tensors
     dq, dk, dv, learned = _back(grad, out, lse, ctx.learns, *given, *ctx.settings)
     return dq, dk, dv, learned if ctx.learns else None, *[None] * (6 + len(ctx.settings))
