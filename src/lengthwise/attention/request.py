@@ -160,13 +160,18 @@ class Request:
         Raises:
             InvalidArgument: values of another shape, which would broadcast in silence.
         """
-        values = values.unsqueeze(0) if values.dim() == 3 else values
-        if values.shape[1:] != (self.heads, queries, keys) or values.shape[0] not in (1, self.batch):
-            raise InvalidArgument(
-                f"the bias is of shape {list(values.shape)}, and this attention needs [1 or {self.batch}, {self.heads} "
-                f"query heads, {queries} queries, {keys} keys]"
-            )
-        return values
+        return checked(values, self.batch, self.heads, queries, keys)
+
+
+def checked(values: Tensor, batch: int, heads: int, queries: int, keys: int) -> Float[Tensor, "#batch heads q k"]:
+    """As `Request.checked`, for an operator, which has no request."""
+    values = values.unsqueeze(0) if values.dim() == 3 else values
+    if values.shape[1:] != (heads, queries, keys) or values.shape[0] not in (1, batch):
+        raise InvalidArgument(
+            f"the bias is of shape {list(values.shape)}, and this attention needs [1 or {batch}, {heads} "
+            f"query heads, {queries} queries, {keys} keys]"
+        )
+    return values
 
 
 class Backend(Protocol):

@@ -23,9 +23,9 @@ from torch import _C, Tensor  # pyright: ignore[reportPrivateUsage]
 from torch.nn.functional import pad
 
 from lengthwise.attention.merge import merge
-from lengthwise.attention.request import Request
+from lengthwise.attention.request import Request, checked
 from lengthwise.bias import PairBias, PairFunction
-from lengthwise.errors import BackendRefused, InvalidArgument
+from lengthwise.errors import BackendRefused
 from lengthwise.positions import Positions
 from lengthwise.precision import in_transform, with_rows
 
@@ -89,15 +89,8 @@ class _Tile:
 
     def values(self, batch: int, heads: int) -> Tensor:
         """The bias `[1 or batch, heads, rows, columns]`."""
-        values = self.bias.block(self.rows, self.columns)
-        values = values.unsqueeze(0) if values.dim() == 3 else values
-        wanted = heads, self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
-        if values.shape[1:] != wanted or values.shape[0] not in (1, batch):
-            raise InvalidArgument(
-                f"the bias of a tile is of shape {list(values.shape)}, and this attention needs [1 or {batch}, "
-                f"{wanted[0]} query heads, {wanted[1]} queries, {wanted[2]} keys]"
-            )
-        return values
+        size = self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+        return checked(self.bias.block(self.rows, self.columns), batch, heads, *size)
 
     def masked(self, values: Tensor) -> Tensor:
         """Values `[batch, heads, rows, columns]` with -inf where a pair is not seen."""
