@@ -5,11 +5,13 @@ A check that takes long and finds the same in all encodings of one structure is 
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import torch
 
 from lengthwise.dims import Dims
+from lengthwise.errors import LengthwiseError
 from lengthwise.testing import Report, check_encoding, makers, registered
 from lengthwise.testing.makers import OfLayer, OfPath, OfSpec
 from lengthwise.testing.structure import structure
@@ -52,4 +54,9 @@ def _structure(make: OfSpec | OfPath | OfLayer) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(prog="python -m lengthwise.testing", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="specs of encodings; all registered ones where none")
+    try:
+        sys.exit(main(parser.parse_args().names))
+    except LengthwiseError as error:
+        parser.error(str(error))

@@ -141,6 +141,7 @@ class OverflowingBias(nn.Module):
     "angles_exact",
     "long_step_right",
     "positions_told_apart",
+    "backends_agree",
 )
 class OverflowingScale(nn.Module):
     """xPos without the factor that keeps it in range."""

@@ -15,11 +15,11 @@ from lengthwise.positions import Positions
 from lengthwise.testing.checks.registry import check
 from lengthwise.testing.probe import Probe, quick_backends
 from lengthwise.testing.subject import Subject
-from lengthwise.testing.tolerances import GRADIENT, output
+from lengthwise.testing.tolerances import GRADIENT, output, rounding
 from lengthwise.testing.verdict import Broken, agree, finite
 
-_LONG = 270
-"""Longer than a block of queries of the backends that go by blocks."""
+_EDGES = (1, 2, 127, 128, 129, 270)
+"""Lengths around the sizes of blocks, and one longer than a block of queries."""
 
 
 @check(
@@ -27,32 +27,55 @@ _LONG = 270
     cause="a backend that reads a structure which the bias does not keep",
 )
 def backends_agree(subject: Subject) -> None:
-    """Forward, and gradients of q, k, v and of every parameter; whole, windowed, in a step, packed, padded; long."""
+    """Forward, and gradients of q, k, v and of every parameter, in float32 and bfloat16, for each number of key heads.
+
+    Whole, windowed, in a step, packed, padded; and at lengths around the sizes of blocks.
+    """
     length = subject.fits(12)
     mask = torch.arange(length) >= torch.tensor([[0], [min(3, length - 1)]])
-    asked = {
-        "a sequence": subject.sequence(length),
+    asked = _whole_and_step(subject, length) | {
         "a window of 3": subject.sequence(length, window=3),
         "padded rows": subject.padded(mask),
     }
     if subject.causal:
-        asked["a step"] = subject.part(torch.arange(length)[length - length // 3 :], torch.arange(length))
         asked["packed rows"] = subject.packed([length - length // 2, length // 2])
+    each = {subject.heads_of_keys(case) for case in subject.cases}
+    most, fewest = max(each), min(each)
+    for kv_heads in each:
+        _compare(subject, asked, kv_heads, torch.float32)
+    _compare(subject, asked, fewest, torch.bfloat16)
     if subject.axes == 1:  # some backends go by blocks
-        asked["a long sequence"] = subject.sequence(subject.fits(_LONG))
-    for kv_heads in {subject.heads_of_keys(case) for case in subject.cases}:
-        for what, positions in asked.items():
-            if positions.k_length > length and kv_heads != subject.heads_of_keys(subject.cases[0]):
-                continue  # the long one costs most, and once is enough
-            expected = _run(subject, positions, kv_heads, "reference")
-            for backend in (name for name in quick_backends() if name != "reference"):
-                try:
-                    found = _run(subject, positions, kv_heads, backend)
-                except BackendRefused:
-                    continue
-                for name, value in expected.items():
-                    allowed = 4 * output(torch.float32, positions.k_length)
-                    agree(found[name], value, allowed, f"{name} of {backend}, {what}")
+        edges = {f"a sequence of {at}": subject.sequence(subject.fits(at)) for at in _EDGES}
+        _compare(subject, edges, most, torch.float32)
+        past = _whole_and_step(subject, subject.fits(129))
+        _compare(subject, past, fewest, torch.float32)
+        _compare(subject, past, fewest, torch.bfloat16)
+
+
+def _whole_and_step(subject: Subject, length: int) -> dict[str, Positions]:
+    """All tokens of a sequence, and the last third of them behind a cache."""
+    asked = {f"a sequence of {length}": subject.sequence(length)}
+    if subject.causal:
+        index = torch.arange(length)
+        asked[f"a step to {length}"] = subject.part(index[length - length // 3 :], index)
+    return asked
+
+
+def _compare(subject: Subject, asked: dict[str, Positions], kv_heads: int, dtype: torch.dtype) -> None:
+    """Backends against the reference in float32, given the same numbers."""
+    for what, positions in asked.items():
+        if dtype == torch.float32:
+            allowed = 4 * output(dtype, positions.k_length)
+        else:  # what is summed is float32, what is kept is not
+            allowed = 2 * rounding(dtype, positions.k_length)
+        expected = _run(subject, positions, kv_heads, "reference", torch.float32, dtype)
+        for backend in (name for name in quick_backends() if (name, dtype) != ("reference", torch.float32)):
+            try:
+                found = _run(subject, positions, kv_heads, backend, dtype, dtype)
+            except BackendRefused:
+                continue
+            for name, value in expected.items():
+                agree(found[name], value, allowed, f"{name} of {backend} in {str(dtype)[6:]}, {what}")
 
 
 @check(
@@ -108,7 +131,10 @@ def gradients_exact(subject: Subject) -> None:
             )
 
 
-def _run(subject: Subject, positions: Positions, kv_heads: int, backend: str) -> dict[str, Tensor]:
+def _run(
+    subject: Subject, positions: Positions, kv_heads: int, backend: str, dtype: torch.dtype, given: torch.dtype
+) -> dict[str, Tensor]:
+    """What attention in `dtype` gives for queries, keys, values and a slope that `given` holds exactly."""
     probe = Probe(subject, subject.build(), kv_heads)
     x = probe.inputs(2, positions.k_length)
     prepared, hidden = probe.prepare_step(x, positions)
@@ -116,11 +142,11 @@ def _run(subject: Subject, positions: Positions, kv_heads: int, backend: str) ->
         prepared = replace(prepared, rotation=None)  # one that was read covers new keys only, and backends never see it
     _, k, v = (part.detach() for part in probe.project(x))
     q = probe.project(hidden)[0].detach()
-    q, k, v = (part.requires_grad_() for part in (q, k, v))
+    q, k, v = (part.to(given).to(dtype).requires_grad_() for part in (q, k, v))
     out = attention(q, k, v, prepared, backend=backend)
     if hidden.requires_grad:  # what acts on embeddings learns through them, before any backend
         out = out + hidden.sum() * 0
-    slope = torch.randn(out.shape, generator=_seed(8))
+    slope = torch.randn(out.shape, generator=_seed(8)).to(given).to(out.dtype)
     names = dict(probe.encoding.named_parameters())
     wanted = {"q": q, "k": k, "v": v, **{name: part for name, part in names.items() if part.requires_grad}}
     found = _slopes(out, list(wanted.values()), slope)
