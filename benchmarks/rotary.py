@@ -4,6 +4,7 @@ Each line is one shape: milliseconds for q and k together, the median of 7 round
 so that noise of the machine meets both; the ratio is the median of the rounds' ratios (above 1: ours is faster).
 Eager, tables of cosines ready on both sides. `transformers` rounds its cosines to the dtype of q, as its models do;
 ours stay in float32. "heads last" means a transposed view of [batch, length, heads, head_dim], as attention makes it.
+A last table holds what bounds a rotation: copies, new memory that is only filled, and one kernel made by a compiler.
 
     python benchmarks/rotary.py
 """
@@ -42,6 +43,26 @@ def main() -> None:
                 if shape != (1, 8, 1, 64):
                     compare(shape, dtype, layout, backward=True)
             compare(LONG, dtype, layout, backward=False, heads_last=True)
+    print(f"\nwhat bounds it, {list(LONG)}\n\n{'dtype':9} {'layout':12} {'what':26} {'ms':>9} {'clone / it':>10}")
+    for dtype in (torch.float32, torch.bfloat16):
+        for layout in ("half", "interleaved"):
+            bounds(dtype, layout)
+
+
+def bounds(dtype: torch.dtype, layout: Layout) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k = (draw(LONG, False, generator).to(dtype) for _ in range(2))
+    rotation = Rotation.of_angles(angles := angles_of(LONG), angles, layout)
+    run: dict[str, Rotate] = {
+        "q.clone(), k.clone()": lambda q, k: (q.clone(), k.clone()),
+        "new memory, filled": lambda q, k: (torch.empty_like(q).fill_(1.0), torch.empty_like(k).fill_(1.0)),
+        "ours": rotation,
+        "ours, compiled": torch.compile(lambda q, k: rotation(q, k)),
+    }
+    rounds = [[seconds(f, q, k, 1) for f in run.values()] for _ in range(ROUNDS + 1)][1:]
+    for name, mine in zip(run, zip(*rounds, strict=True), strict=True):
+        ratio = median(row[0] / own for row, own in zip(rounds, mine, strict=True))
+        print(f"{str(dtype)[6:]:9} {layout:12} {name:26} {1e3 * median(mine):9.1f} {ratio:10.2f}", flush=True)
 
 
 def compare(
@@ -52,7 +73,7 @@ def compare(
     if backward:
         q.requires_grad_()
         k.requires_grad_()
-    angles = torch.arange(shape[2])[:, None] * 10000.0 ** (-torch.arange(0, shape[3], 2) / shape[3])
+    angles = angles_of(shape)
     ours = Rotation.of_angles(angles, angles, layout)
     what = ("forward+backward" if backward else "forward") + (", heads last" if heads_last else "")
     for name, peer in peers(angles, dtype, layout, shape[3]).items():
@@ -73,6 +94,10 @@ def draw(shape: tuple[int, int, int, int], heads_last: bool, generator: torch.Ge
     if heads_last:
         return torch.randn(batch, length, heads, head_dim, generator=generator).transpose(1, 2)
     return torch.randn(shape, generator=generator)
+
+
+def angles_of(shape: tuple[int, int, int, int]) -> Tensor:
+    return torch.arange(shape[2])[:, None] * 10000.0 ** (-torch.arange(0, shape[3], 2) / shape[3])
 
 
 def peers(angles: Tensor, dtype: torch.dtype, layout: Layout, head_dim: int) -> dict[str, Rotate]:
