@@ -91,6 +91,17 @@ def test_show_takes_a_spec(cli: Cli) -> None:
     assert "down: pair of dims 0 to 3" in called.out
 
 
+def test_show_tells_what_a_study_runs(cli: Cli) -> None:
+    called = cli("show", "kazemnejad2023")
+    assert called.code == 0
+    assert "trials     255: 17 datasets, 5 encodings, each with 3 seeds" in called.out
+    assert "encoding   Rotary: rotary(fraction=0.25, layout='interleaved')" in called.out
+    assert (
+        "dataset    Parity: parity, trained 4 to 8, tested 9 to 16; as published parity, 4 to 8 and 9 to 16"
+        in called.out
+    )
+
+
 @pytest.mark.parametrize("kind", ["png", "svg", "html"])
 def test_show_writes_a_picture(cli: Cli, tmp_path: Path, kind: str) -> None:
     called = cli("show", "alibi", "--plot", f"new/picture.{kind}")
@@ -115,12 +126,12 @@ def test_show_writes_a_picture(cli: Cli, tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rotray",), "unknown encoding, extension, pattern or task 'rotray': did you mean 'rotary'?"),
+        (("rotray",), "unknown encoding, extension, pattern, task or study 'rotray': did you mean 'rotary'?"),
         (("srot",), "did you mean 'sort'"),
         (("rotary(bas=3)",), "'rotary' has no parameter 'bas': did you mean 'base'?"),
         (("rotary(base=",), "the spec does not parse here: rotary»(base="),
         (("",), "the spec is empty"),
-        (("rotary + srt",), "unknown encoding, extension, pattern or task 'srt'"),
+        (("rotary + srt",), "unknown encoding, extension, pattern, task or study 'srt'"),
         (("rotary", "--length", "1"), "--length must be at least 2, not 1"),
         (("rotary", "--length", "0"), "--length must be at least 2, not 0"),
         (("rotary", "--heads", "3"), "3 heads do not divide dim 64"),
@@ -131,6 +142,7 @@ def test_show_writes_a_picture(cli: Cli, tmp_path: Path, kind: str) -> None:
         (("interpolate", "--plot", "x.png"), "'interpolate' is an extension: --plot draws an encoding with it"),
         (("rotary + sort",), "'+' joins encodings, and extensions behind one; 'sort' can't stand there"),
         (("sort", "--plot", "x.png"), "'sort' is a task: --plot draws encodings"),
+        (("kazemnejad2023", "--plot", "x.png"), "'kazemnejad2023' is a study: --plot draws encodings"),
         (("sort(symbols=1)",), "symbols of Sort must be a whole number of at least 2, not 1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

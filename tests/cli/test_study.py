@@ -72,6 +72,9 @@ def test_a_search_keeps_its_settings_beside_the_results(cli: Cli, tmp_path: Path
     assert called.code == 0
     assert "layers 1, steps 2, learning rate 0.001" in called.out
     assert (tmp_path / "results" / "kazemnejad2023-small" / "settings.json").exists()
+    assert "searched for anew" not in called.err
+    again = cli(*ASKED, "--encodings", "NoPE", "--search")
+    assert "has settings of 1 of these datasets already: they are searched for anew" in again.err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`lengthwise show NAME`: one encoding, extension or task, with a picture."""
+"""`lengthwise show NAME`: one encoding, extension, pattern, task or study; encodings with a picture."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from lengthwise.extension.registry import extensions
 from lengthwise.patterns import patterns
 from lengthwise.sites import CLAIMS, cached_keys, claims, direction, sites
 from lengthwise.spec import parse
+from lengthwise.studies import Choice, studies
 from lengthwise.tasks import SymbolTask, build_task, tasks
 
 
 @dataclass(kw_only=True)
 class Show:
-    """Show one encoding, extension or task: formula, parameters, source, picture."""
+    """Show an encoding, an extension, a pattern, a task or a study: formula, parameters, source, picture."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
     """A name from `lengthwise list`, a spec such as "rotary(base=500000)", or package.module:Class(size=3) of yours."""
@@ -52,11 +53,11 @@ class Show:
             self._encoding()
             return 0
         calls = parse(self.name)
-        known = [*encodings, *extensions, *patterns, *tasks]
+        known = [*encodings, *extensions, *patterns, *tasks, *studies]
         for call in calls:
             if call.name not in known:
                 raise UnknownName(
-                    f"unknown encoding, extension, pattern or task {call.name!r}: {nearest(call.name, known)}"
+                    f"unknown encoding, extension, pattern, task or study {call.name!r}: {nearest(call.name, known)}"
                 )
         name = calls[0].name
         if len(calls) > 1 or name in encodings:
@@ -75,6 +76,8 @@ class Show:
             self._extension(name)
         elif name in patterns:
             self._pattern(name)
+        elif name in studies:
+            self._study()
         else:
             self._task()
         return 0
@@ -172,6 +175,29 @@ class Show:
                 out.print(line, no_wrap=True)
         else:
             out.print(f"\npicture: {self.plot}", soft_wrap=True)
+
+    def _study(self) -> None:
+        if self.plot is not None:
+            raise InvalidArgument(f"{self.name!r} is a study: --plot draws encodings; `lengthwise study` writes a page")
+        out = console()
+        made = studies[self.name]
+        study = made(Choice())
+        out.print(f"{self.name}  ({made.__module__}.{made.__name__})", style="bold")
+        out.print(f"{summary(made)}.\n", soft_wrap=True)
+        sizes = f"{len(study.datasets)} datasets, {len(study.arms)} encodings"
+        rows = [("trials", f"{len(study.trials)}: {sizes}, each with {Choice().seeds} seeds (--seeds)")]
+        rows += [("encoding", f"{arm}: {spec}") for arm, spec in study.arms.items()]
+        rows += [
+            (
+                "dataset",
+                f"{one.name}: {one.small}, trained {_ends(one.small_trained)}, tested {_ends(one.small_tested)}; "
+                f"as published {one.spec}, {_ends(one.trained)} and {_ends(one.tested)}",
+            )
+            for one in study.datasets
+        ]
+        rows.append(("example", f"lengthwise study {self.name} --tasks reverse --seeds 1"))
+        for name, text in rows:
+            out.print(f"{name:<11}{text}", soft_wrap=True)
 
     def _task(self) -> None:
         if self.plot is not None:

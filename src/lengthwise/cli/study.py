@@ -21,6 +21,7 @@ from lengthwise.lab.run import pick_device
 from lengthwise.lab.sweep import Failure, sweep
 from lengthwise.studies import Choice, Study, studies
 from lengthwise.studies.attention import attention_to_nope, read_distances, write_distances
+from lengthwise.studies.kazemnejad2023 import chosen_datasets
 from lengthwise.studies.search import search
 from lengthwise.studies.study import ResultFiles
 
@@ -102,6 +103,13 @@ class RunStudy:
             raise InvalidArgument("settings are searched for at --scale small; the others are fixed")
         if self.scratchpads:
             raise InvalidArgument("datasets with a scratchpad take the setting of the plain ones: leave them out here")
+        again = [one.name for one in chosen_datasets(choice) if one.name in choice.settings]
+        if again:
+            print(
+                f"{stored.folder} has settings of {len(again)} of these datasets already: they are searched for anew, "
+                "and trials made with another setting stay there but count no more",
+                file=sys.stderr,
+            )
         chosen, tried = search(replace(choice, settings={}), lambda experiments: self._sweep(list(experiments)))
         stored.write_search(chosen, tried)
         out = console()
