@@ -81,7 +81,9 @@ class Subject:
         moved to that dtype holds the same ones.
         """
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)  # torch.manual_seed formats a traceback for each absent accelerator
+            if torch.cuda.is_initialized():
+                torch.cuda.manual_seed_all(0)
             encoding = self.make()
         if not isinstance(encoding, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"an encoding is a torch.nn.Module, not {encoding!r}: pass what makes one")

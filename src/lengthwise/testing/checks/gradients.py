@@ -27,7 +27,7 @@ _EDGES = (1, 2, 127, 128, 129, 270)
     cause="a backend that reads a structure which the bias does not keep",
 )
 def backends_agree(subject: Subject) -> None:
-    """Forward, and gradients of q, k, v and of every parameter, in float32 and bfloat16, for each number of key heads.
+    """Forward and all gradients, in float32 and bfloat16, with a key head for each query head, for several, for all.
 
     Whole, windowed, in a step, packed, padded; and at lengths around the sizes of blocks.
     """
@@ -39,17 +39,18 @@ def backends_agree(subject: Subject) -> None:
     }
     if subject.causal:
         asked["packed rows"] = subject.packed([length - length // 2, length // 2])
-    each = {subject.heads_of_keys(case) for case in subject.cases}
-    most, fewest = max(each), min(each)
-    for kv_heads in each:
-        _compare(subject, asked, kv_heads, torch.float32)
-    _compare(subject, asked, fewest, torch.bfloat16)
+    encoding = subject.build()
+    each = sorted({subject.heads_of_keys(case) for case in subject.cases})
+    fewest, grouped, most = each[0], each[len(each) // 2], each[-1]
+    for kv_heads in {grouped, most}:
+        _compare(subject, encoding, asked, kv_heads, torch.float32)
+    _compare(subject, encoding, asked, fewest, torch.bfloat16)
     if subject.axes == 1:  # some backends go by blocks
         edges = {f"a sequence of {at}": subject.sequence(subject.fits(at)) for at in _EDGES}
-        _compare(subject, edges, most, torch.float32)
+        _compare(subject, encoding, edges, most, torch.float32)
         past = _whole_and_step(subject, subject.fits(129))
-        _compare(subject, past, fewest, torch.float32)
-        _compare(subject, past, fewest, torch.bfloat16)
+        _compare(subject, encoding, past, grouped, torch.float32)
+        _compare(subject, encoding, past, fewest, torch.bfloat16)
 
 
 def _whole_and_step(subject: Subject, length: int) -> dict[str, Positions]:
@@ -61,17 +62,20 @@ def _whole_and_step(subject: Subject, length: int) -> dict[str, Positions]:
     return asked
 
 
-def _compare(subject: Subject, asked: dict[str, Positions], kv_heads: int, dtype: torch.dtype) -> None:
+def _compare(
+    subject: Subject, encoding: nn.Module, asked: dict[str, Positions], kv_heads: int, dtype: torch.dtype
+) -> None:
     """Backends against the reference in float32, given the same numbers."""
     for what, positions in asked.items():
         if dtype == torch.float32:
             allowed = 4 * output(dtype, positions.k_length)
         else:  # what is summed is float32, what is kept is not
             allowed = 2 * rounding(dtype, positions.k_length)
-        expected = _run(subject, positions, kv_heads, "reference", torch.float32, dtype)
+        probe = Probe(subject, encoding, kv_heads)
+        expected = _run(probe, positions, "reference", torch.float32, dtype)
         for backend in (name for name in quick_backends() if (name, dtype) != ("reference", torch.float32)):
             try:
-                found = _run(subject, positions, kv_heads, backend, dtype, dtype)
+                found = _run(probe, positions, backend, dtype, dtype)
             except BackendRefused:
                 continue
             for name, value in expected.items():
@@ -131,14 +135,11 @@ def gradients_exact(subject: Subject) -> None:
             )
 
 
-def _run(
-    subject: Subject, positions: Positions, kv_heads: int, backend: str, dtype: torch.dtype, given: torch.dtype
-) -> dict[str, Tensor]:
+def _run(probe: Probe, positions: Positions, backend: str, dtype: torch.dtype, given: torch.dtype) -> dict[str, Tensor]:
     """What attention in `dtype` gives for queries, keys, values and a slope that `given` holds exactly."""
-    probe = Probe(subject, subject.build(), kv_heads)
     x = probe.inputs(2, positions.k_length)
     prepared, hidden = probe.prepare_step(x, positions)
-    if prepared.rotation is not None and "hidden" in subject.sites:
+    if prepared.rotation is not None and "hidden" in probe.subject.sites:
         prepared = replace(prepared, rotation=None)  # one that was read covers new keys only, and backends never see it
     _, k, v = (part.detach() for part in probe.project(x))
     q = probe.project(hidden)[0].detach()
