@@ -12,10 +12,10 @@ import numpy as np
 from small_png import shrink
 
 from lengthwise.report.colours import styles
-from lengthwise.report.study import CATEGORIES, Findings, accuracy_rows, findings, rank_rows
+from lengthwise.report.study import CATEGORIES, Findings, accuracy_rows, findings, format_rows, rank_rows
 from lengthwise.report.theme import save
 from lengthwise.studies import Choice, studies
-from lengthwise.studies.attention import read_distances
+from lengthwise.studies.attention import AttentionFiles
 from lengthwise.studies.outcome import TRAINED, best_on, by_dataset
 from lengthwise.studies.study import ResultFiles
 from lengthwise.tasks.scratchpad import FORMATS
@@ -32,14 +32,22 @@ def main() -> None:
     study = studies[NAME](Choice(settings=stored.settings(), scratchpads=formats))
     results = stored.read(study.trials)
     plain = [trial for trial in study.trials if not trial.dataset.plain]
-    found = findings(study, results, read_distances(FOLDER / "attention.json"))
+    files = AttentionFiles(FOLDER)
+    found = findings(study, results, files.distances(), files.reach())
     tried = json.loads((FOLDER / "settings.json").read_text(encoding="utf-8"))["tried"]
     parts = [
         HEAD.format(done=progress([trial in results for trial in plain])),
         *accuracies(found),
         *ranks(found),
     ]
-    parts += ["## The paper's claims", *(claim_lines(found)), *attention(found), *settings(found, tried)]
+    parts += [
+        "## The paper's claims",
+        *(claim_lines(found)),
+        *scratchpads(found),
+        *attention(found),
+        *reach(found),
+        *settings(found, tried),
+    ]
     draw(found)
     (ROOT / "docs" / "study.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
@@ -157,6 +165,31 @@ def claim_lines(found: Findings) -> list[str]:
         "zero, does not where it lies below, and can't be told where it holds zero."
     )
     return [markdown(rows), note]
+
+
+def scratchpads(found: Findings) -> list[str]:
+    """The formats, ranked within each dataset."""
+    rows = [["dataset", "scratchpad", "exact match, %", "mean reciprocal rank", "published"], *format_rows(found)]
+    note = (
+        "Within each dataset, encoding and seed that has all of them the formats are ranked by exact match past the "
+        "trained length. The published ranks are among all eight formats (six for LEGO and sorting), and by the answer "
+        "behind the scratchpad; here the whole of it counts."
+    )
+    return ["## Which scratchpad helps", markdown(rows), note] if found.formats else []
+
+
+def reach(found: Findings) -> list[str]:
+    """How far heads look, in five parts."""
+    if not found.reach:
+        return []
+    shares = {arm: np.mean(np.array(seeds), axis=0).reshape(5, -1).sum(axis=1) for arm, seeds in found.reach.items()}
+    rows = [["arm", *(f"{place / 5:.1f} to {(place + 1) / 5:.1f}" for place in range(5))]]
+    rows += [[arm, *(f"{share:.1%}" for share in five)] for arm, five in shares.items()]
+    note = (
+        f"On {found.looked_at}: the distance to the key that a head attends to most, divided by the tokens seen (0 is "
+        "the token itself, 1 the first one); shares of all queries, heads, layers and tested lengths."
+    )
+    return ["## How far heads look", note, markdown(rows)]
 
 
 def attention(found: Findings) -> list[str]:

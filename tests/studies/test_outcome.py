@@ -12,10 +12,12 @@ import lengthwise as lw
 from lengthwise.lab.experiment import Experiment
 from lengthwise.lab.result import Result
 from lengthwise.report.study import findings, write_study_page
-from lengthwise.studies import Choice, Study, Trial, studies
+from lengthwise.studies import Choice, Study, Trial, attention, kazemnejad2023, studies
 from lengthwise.studies.claims import claims
 from lengthwise.studies.outcome import agreement, best_on, rank_difference, ranking, scored
+from lengthwise.studies.scratchpads import formats
 from lengthwise.studies.study import ResultFiles
+from lengthwise.tasks.scratchpad import FORMATS
 
 ARMS = ("NoPE", "T5", "ALiBi", "Rotary", "APE")
 
@@ -280,15 +282,51 @@ def test_the_paper_scale_has_the_published_model_and_training() -> None:
     assert (one.train_length, one.test_lengths[-1]) == (20, 40)
 
 
-def test_every_figure_of_the_page_can_be_drawn(study: Study, tmp_path: Path) -> None:
+def test_every_figure_of_the_page_can_be_drawn(tmp_path: Path) -> None:
+    study = studies["kazemnejad2023"](Choice(tasks=("Addition", "Parity"), seeds=2, scratchpads=("full",)))
     distances = {
         variant: {"T5": {5: [0.1], 6: [0.2]}, "ALiBi": {5: [0.2], 6: [0.3]}, "NoPE (another seed)": {5: [0.05]}}
         for variant in ("true", "authors")
     }
+    reach = {name: {"NoPE": [[0.5, 0.5], [0.7, 0.3]], "T5": [[1.0, 0.0]]} for name in ("Addition", "elsewhere")}
     results = {trial: result(trial, PAST[trial.arm]) for trial in study.trials}
-    page = write_study_page(findings(study, results, distances), tmp_path / "page.html").read_text()
+    page = write_study_page(findings(study, results, distances, reach), tmp_path / "page.html").read_text()
     data = json.loads(page.split('<script type="application/json" id="data">')[1].split("</script>")[0])
-    assert len(data["figures"]) == 1 + 2 + len(study.datasets)
+    assert len(data["figures"]) == 1 + 2 + 1 + 1 + len(study.datasets)
     for name, spec in data["figures"].items():
         assert f'id="{name}"' in page
         assert "<svg" in vl_convert.vegalite_to_svg({**spec, "config": data["themes"]["light"]})
+    assert [row["share"] for row in data["figures"]["figure-reach"]["datasets"]["rows"]] == [0.6, 0.4, 1.0, 0.0]
+    assert "On Addition: for every query" in page
+
+
+def test_formats_are_ranked_within_each_dataset_encoding_and_seed() -> None:
+    study = studies["kazemnejad2023"](Choice(tasks=("Addition",), seeds=2, scratchpads=("full", "minimal")))
+    past = {"": 0.1, "full": 0.3, "minimal": 0.2}
+    scores = [
+        scored(trial, result(trial, past[trial.dataset.scratchpad]))
+        for trial in study.trials
+        if (trial.arm, trial.experiment.seed, trial.dataset.scratchpad) != ("APE", 1, "full")
+    ]
+    (one,) = formats(study, scores)
+    assert (one.dataset, one.pairs) == ("Addition", 9)
+    assert one.rank == pytest.approx({"none": 1 / 3, "full": 1.0, "minimal": 1 / 2})
+    assert one.past == pytest.approx({"none": 0.1, "full": 0.3, "minimal": 0.2})
+    assert formats(study, [one for one in scores if not one.trial.dataset.plain]) == []
+
+
+def test_published_formats_are_those_of_the_six_datasets() -> None:
+    ranks = kazemnejad2023.published()["formats"]["rank"]
+    assert set(ranks) == set(kazemnejad2023.SCRATCHPADS)
+    assert all(set(row) <= set(FORMATS) for row in ranks.values())
+    assert max(ranks["Addition"], key=ranks["Addition"].get) == "no variables"
+
+
+def test_what_was_read_off_models_is_kept_where_they_are_gone_and_fewer_seeds_do_not_take_its_place() -> None:
+    before = {"true": {"T5": {"5": [0.1, 0.2]}, "APE": {"5": [0.3]}}}
+    found = {"true": {"T5": {"5": [0.9], "6": [0.9]}, "APE": {"5": [0.4]}}, "authors": {"T5": {"5": [0.5]}}}
+    assert attention._merged(before, found) == {
+        "true": {"T5": {"5": [0.1, 0.2], "6": [0.9]}, "APE": {"5": [0.4]}},
+        "authors": {"T5": {"5": [0.5]}},
+    }
+    assert attention._merged(before, {"true": {}, "authors": {}}) == before | {"authors": {}}

@@ -20,7 +20,7 @@ from lengthwise.lab.result import Result
 from lengthwise.lab.run import pick_device
 from lengthwise.lab.sweep import Failure, sweep
 from lengthwise.studies import Choice, Study, studies
-from lengthwise.studies.attention import attention_to_nope, read_distances, write_distances
+from lengthwise.studies.attention import AttentionFiles
 from lengthwise.studies.kazemnejad2023 import chosen_datasets
 from lengthwise.studies.search import search
 from lengthwise.studies.study import ResultFiles
@@ -156,11 +156,9 @@ class RunStudy:
     def _show(self, study: Study, stored: ResultFiles, command: str) -> None:
         from lengthwise.report.study import findings, print_study, write_study_page  # figures are slow to load
 
-        path = stored.folder / "attention.json"
-        distances = attention_to_nope(study, self.runs)
-        if any(distances.values()):
-            write_distances(path, distances)
-        found = findings(study, stored.read(study.trials), read_distances(path))
+        attention = AttentionFiles(stored.folder)
+        attention.keep(study, self.runs)
+        found = findings(study, stored.read(study.trials), attention.distances(), attention.reach())
         print_study(found, console())
         written = write_study_page(found, self.report, command=command)
         console().print(f"\nreport: {written.resolve().as_uri()}", soft_wrap=True)

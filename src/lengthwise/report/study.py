@@ -19,7 +19,7 @@ from lengthwise.lab.statistics import mean_interval
 from lengthwise.report.colours import OUTLINES, Style, styles
 from lengthwise.report.frame import render
 from lengthwise.report.sections import duration
-from lengthwise.studies.attention import Series
+from lengthwise.studies.attention import LOOKED_AT, Reach, Series
 from lengthwise.studies.claims import Claim, claims
 from lengthwise.studies.outcome import (
     TRAINED,
@@ -32,6 +32,7 @@ from lengthwise.studies.outcome import (
     ranking,
     scored,
 )
+from lengthwise.studies.scratchpads import Formats, formats
 from lengthwise.studies.study import Study, Trial
 
 CATEGORIES: Mapping[str | None, str] = {
@@ -55,6 +56,9 @@ class Findings:
         agreements: by category, with the published accuracies.
         claims: of the publication.
         distances: of attention from NoPE's, by variant.
+        formats: of scratchpads, ranked within each dataset that was run with one.
+        looked_at: the dataset on which it was measured how far heads look; empty where there is none.
+        reach: there, by arm, a histogram a seed of the distance attended to.
     """
 
     study: Study
@@ -63,9 +67,14 @@ class Findings:
     agreements: Mapping[str | None, Agreement | None]
     claims: Sequence[Claim]
     distances: Mapping[str, Series]
+    formats: Sequence[Formats]
+    looked_at: str
+    reach: Mapping[str, Sequence[Sequence[float]]]
 
 
-def findings(study: Study, results: Mapping[Trial, Result], distances: Mapping[str, Series]) -> Findings:
+def findings(
+    study: Study, results: Mapping[Trial, Result], distances: Mapping[str, Series], reach: Reach | None = None
+) -> Findings:
     """Compute everything that is shown, from results alone."""
     scores = [scored(trial, results[trial]) for trial in study.trials if trial in results]
     published = {name: data["pooled"] for name, data in study.published.get("datasets", {}).items()}
@@ -79,7 +88,19 @@ def findings(study: Study, results: Mapping[Trial, Result], distances: Mapping[s
         for category in CATEGORIES
     }
     agreements = {category: agreement(study, scores, published, category) for category in CATEGORIES}
-    return Findings(study, scores, ranks, agreements, claims(study, scores, distances), distances)
+    reach = reach or {}
+    looked_at = next((name for name in LOOKED_AT if name in reach), "")
+    return Findings(
+        study=study,
+        scores=scores,
+        ranks=ranks,
+        agreements=agreements,
+        claims=claims(study, scores, distances),
+        distances=distances,
+        formats=formats(study, scores),
+        looked_at=looked_at,
+        reach=reach.get(looked_at, {}),
+    )
 
 
 def print_study(found: Findings, out: Console) -> None:
@@ -126,6 +147,10 @@ def write_study_page(found: Findings, path: Path, *, command: str | None = None)
     for variant, series in found.distances.items():
         if series:
             figures[f"figure-attention-{variant}"] = _spec(attention_figure(found, variant))
+    if found.formats:
+        figures["figure-formats"] = _spec(formats_figure(found))
+    if found.reach:
+        figures["figure-reach"] = _spec(reach_figure(found))
     parts: list[dict[str, Any]] = []
     for number, (dataset, rows) in enumerate(groups.items()):
         figures[f"figure-{number}"] = _spec(accuracy_figure(found.study, rows, dataset.name, style))
@@ -153,6 +178,8 @@ def write_study_page(found: Findings, path: Path, *, command: str | None = None)
         parts=parts,
         has_ranks="figure-ranks" in figures,
         variants=[variant for variant in ("true", "authors") if f"figure-attention-{variant}" in figures],
+        format_tables=format_rows(found),
+        looked_at=found.looked_at,
         trained=f"{TRAINED:.0%}",
         command=command,
     )
@@ -250,16 +277,75 @@ def ranks_figure(found: Findings) -> alt.LayerChart:
             spread = {"low": ranks.low[place], "high": ranks.high[place]}
             theirs = published.get(category or "all", {}).get(arm)
             rows.append({"place": f"{name}: {arm}", "mean": ranks.mean[place], "theirs": theirs, **spread})
+    return _bars(rows)
+
+
+def format_rows(found: Findings) -> list[list[str]]:
+    """A line for each dataset and format: both names, exact match, mean reciprocal rank, and the published one."""
+    rows: list[list[str]] = []
+    for one in found.formats:
+        theirs = _published_formats(found, one.dataset)
+        rows += [
+            [
+                one.dataset,
+                name,
+                f"{100 * one.past[name]:.1f}",
+                f"{one.rank[name]:.3f}",
+                f"{theirs[name]:.2f}" if name in theirs else "–",
+            ]
+            for name in one.rank
+        ]
+    return rows
+
+
+def formats_figure(found: Findings) -> alt.LayerChart:
+    """Mean reciprocal rank of each format within its dataset, beside the published one among all eight."""
+    rows: list[dict[str, object]] = []
+    for one in found.formats:
+        theirs = _published_formats(found, one.dataset)
+        for name, rank in one.rank.items():
+            rows.append({"place": f"{one.dataset}: {name}", "mean": rank, "theirs": theirs.get(name)})
+    return _bars(rows)
+
+
+def _published_formats(found: Findings, dataset: str) -> Mapping[str, float]:
+    return found.study.published.get("formats", {}).get("rank", {}).get(dataset, {})
+
+
+def _bars(rows: list[dict[str, object]]) -> alt.LayerChart:
+    """Mean reciprocal ranks, a bar each; its interval is a line where there is one, the published number a mark."""
     base = alt.Chart(alt.NamedData("rows")).encode(
         y=alt.Y("place:N", title=None, sort=[str(row["place"]) for row in rows], axis=alt.Axis(labelLimit=260))
     )
     x = alt.X("mean:Q", title="mean reciprocal rank", scale=alt.Scale(domain=[0, 1]))
     layers = [
         base.mark_bar(height=12, color="#0072b2", opacity=0.75).encode(x=x, tooltip=["place:N", "mean:Q", "theirs:Q"]),
-        base.mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q"),
+        *([base.mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q")] if "low" in rows[0] else []),
         base.mark_tick(color="#d55e00", thickness=3, height=14).encode(x="theirs:Q"),
     ]
     return alt.LayerChart(layer=layers, datasets={"rows": rows}).properties(width="container", height=18 * len(rows))
+
+
+def reach_figure(found: Findings) -> alt.LayerChart:
+    """Shares of queries by the normalized distance of the key attended to most, an arm a line, mean over seeds."""
+    rows = [
+        {"arm": arm, "distance": (place + 0.5) / len(shares), "share": float(share)}
+        for arm, seeds in found.reach.items()
+        for shares in [np.mean(np.array(seeds), axis=0)]
+        for place, share in enumerate(shares)
+    ]
+    look, arms = styles(found.study.arms.values()), [arm for arm in found.reach if arm in found.study.arms]
+    colours = [look[found.study.arms[arm]].colour for arm in arms]
+    colour = alt.Color("arm:N", scale=alt.Scale(domain=arms, range=colours), legend=alt.Legend(title=None))
+    x = alt.X("distance:Q", title="attended distance / tokens seen", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y(
+        "share:Q", title="share of queries", scale=alt.Scale(type="symlog", constant=0.01), axis=alt.Axis(format="%")
+    )
+    base = alt.Chart(alt.NamedData("rows")).encode(
+        x=x, y=y, color=colour, tooltip=["arm:N", "distance:Q", alt.Tooltip("share:Q", format=".1%")]
+    )
+    layers = [base.mark_line(strokeWidth=2.2, interpolate="monotone"), base.mark_point(size=24, filled=True)]
+    return alt.LayerChart(layer=layers, datasets={"rows": rows}).properties(width="container", height=260)
 
 
 def attention_figure(found: Findings, variant: str) -> alt.LayerChart:

@@ -15,7 +15,8 @@ import torch
 
 from lengthwise.analysis.constructions import absolute_position, read_positions
 from lengthwise.studies.attention import Series, order_of_arms
-from lengthwise.studies.outcome import Scored, gain, rank_difference, ranking, spread_of_ranks
+from lengthwise.studies.outcome import Scored, rank_difference, ranking, spread_of_ranks
+from lengthwise.studies.scratchpads import gain
 from lengthwise.studies.study import Study
 
 Answer = Literal["holds here", "does not", "can't be told"]

@@ -226,32 +226,6 @@ def rank_difference(study: Study, scores: Sequence[Scored], first: str, second: 
     return float(means.mean()), float(low), float(high)
 
 
-def gain(scores: Sequence[Scored], dataset: str) -> tuple[float, float, float] | None:
-    """What scratchpads add to exact match past the trained length, mean over the formats that were run.
-
-    Undertrained trials, on either side, are left out: what a model can't do at trained lengths says nothing here.
-
-    Returns:
-        Mean over (encoding, seed) pairs and its 95 % bootstrap interval; None where there are fewer than three pairs.
-    """
-    plain: dict[tuple[str, int], float] = {}
-    padded: dict[tuple[str, int], list[float]] = {}
-    for one in scores:
-        key = one.trial.arm, one.trial.experiment.seed
-        if one.undertrained or not np.isfinite(one.past):
-            continue
-        if one.trial.dataset.name == dataset:
-            plain[key] = one.past
-        elif one.trial.dataset.plain == dataset:
-            padded.setdefault(key, []).append(one.past)
-    values = np.array([np.mean(padded[key]) - value for key, value in plain.items() if key in padded])
-    if len(values) < 3:
-        return None
-    draws = values[np.random.default_rng(0).integers(len(values), size=(2000, len(values)))].mean(axis=1)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(values.mean()), float(low), float(high)
-
-
 def spread_of_ranks(study: Study, scores: Sequence[Scored], category: str | None = None) -> tuple[float, float] | None:
     """The highest mean reciprocal rank less the lowest, and how often chance makes it as large.
 
