@@ -319,9 +319,9 @@ def _bars(rows: list[dict[str, object]]) -> alt.LayerChart:
     )
     x = alt.X("mean:Q", title="mean reciprocal rank", scale=alt.Scale(domain=[0, 1]))
     layers = [
-        base.mark_bar(height=12, color="#0072b2", opacity=0.75).encode(x=x, tooltip=["place:N", "mean:Q", "theirs:Q"]),
+        base.mark_bar(height=11, color="#0072b2", opacity=0.6).encode(x=x, tooltip=["place:N", "mean:Q", "theirs:Q"]),
         *([base.mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q")] if "low" in rows[0] else []),
-        base.mark_tick(color="#d55e00", thickness=3, height=14).encode(x="theirs:Q"),
+        base.mark_tick(color="#d55e00", thickness=4, height=17).encode(x="theirs:Q"),
     ]
     return alt.LayerChart(layer=layers, datasets={"rows": rows}).properties(width="container", height=18 * len(rows))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.func import functional_call
 from lengthwise.attention import attention
 from lengthwise.errors import BackendRefused
 from lengthwise.positions import Positions
+from lengthwise.prepared import Prepared
 from lengthwise.testing.checks.registry import check
 from lengthwise.testing.probe import Probe, quick_backends
 from lengthwise.testing.subject import Subject
@@ -66,16 +67,17 @@ def _compare(
     subject: Subject, encoding: nn.Module, asked: dict[str, Positions], kv_heads: int, dtype: torch.dtype
 ) -> None:
     """Backends against the reference in float32, given the same numbers."""
+    probe = Probe(subject, encoding, kv_heads)
     for what, positions in asked.items():
         if dtype == torch.float32:
             allowed = 4 * output(dtype, positions.k_length)
         else:  # what is summed is float32, what is kept is not
             allowed = 2 * rounding(dtype, positions.k_length)
-        probe = Probe(subject, encoding, kv_heads)
-        expected = _run(probe, positions, "reference", torch.float32, dtype)
+        given = _Given.of(probe, positions, dtype)
+        expected = given.run("reference", torch.float32)
         for backend in (name for name in quick_backends() if (name, dtype) != ("reference", torch.float32)):
             try:
-                found = _run(probe, positions, backend, dtype, dtype)
+                found = given.run(backend, dtype)
             except BackendRefused:
                 continue
             for name, value in expected.items():
@@ -135,28 +137,43 @@ def gradients_exact(subject: Subject) -> None:
             )
 
 
-def _run(probe: Probe, positions: Positions, backend: str, dtype: torch.dtype, given: torch.dtype) -> dict[str, Tensor]:
-    """What attention in `dtype` gives for queries, keys, values and a slope that `given` holds exactly."""
-    x = probe.inputs(2, positions.k_length)
-    prepared, hidden = probe.prepare_step(x, positions)
-    if prepared.rotation is not None and "hidden" in probe.subject.sites:
-        prepared = replace(prepared, rotation=None)  # one that was read covers new keys only, and backends never see it
-    _, k, v = (part.detach() for part in probe.project(x))
-    q = probe.project(hidden)[0].detach()
-    q, k, v = (part.to(given).to(dtype).requires_grad_() for part in (q, k, v))
-    out = attention(q, k, v, prepared, backend=backend)
-    if hidden.requires_grad:  # what acts on embeddings learns through them, before any backend
-        out = out + hidden.sum() * 0
-    slope = torch.randn(out.shape, generator=_seed(8)).to(given).to(out.dtype)
-    names = dict(probe.encoding.named_parameters())
-    wanted = {"q": q, "k": k, "v": v, **{name: part for name, part in names.items() if part.requires_grad}}
-    found = _slopes(out, list(wanted.values()), slope)
-    zero = torch.zeros(())
-    grads = {
-        f"gradient of {name}": (zero.expand_as(part) if grad is None else grad)
-        for (name, part), grad in zip(wanted.items(), found, strict=True)
-    }
-    return {"output": out.detach(), **grads}
+@dataclass(frozen=True)
+class _Given:
+    """What every backend is given: all that an encoding prepared, and numbers that a narrow dtype holds exactly."""
+
+    probe: Probe
+    prepared: Prepared
+    hidden: Tensor
+    qkv: tuple[Tensor, ...]
+    slope: Tensor
+
+    @classmethod
+    def of(cls, probe: Probe, positions: Positions, rounded: torch.dtype) -> _Given:
+        x = probe.inputs(2, positions.k_length)
+        prepared, hidden = probe.prepare_step(x, positions)
+        if prepared.rotation is not None and "hidden" in probe.subject.sites:
+            prepared = replace(prepared, rotation=None)  # one that was read covers new keys only; backends never see it
+        (_, k, v), q = probe.project(x), probe.project(hidden)[0]
+        q, k, v = (part.detach().to(rounded).float() for part in (q, k, v))
+        slope = torch.randn(q.shape, generator=_seed(8)).to(rounded).float()
+        return cls(probe, prepared, hidden, (q, k, v), slope)
+
+    def run(self, backend: str, dtype: torch.dtype) -> dict[str, Tensor]:
+        """The output of attention in a dtype, and all gradients."""
+        q, k, v = (part.to(dtype, copy=True).requires_grad_() for part in self.qkv)
+        out = attention(q, k, v, self.prepared, backend=backend)
+        total = out
+        if self.hidden.requires_grad:  # what acts on embeddings learns through them, before any backend
+            total = out + self.hidden.sum() * 0
+        names = dict(self.probe.encoding.named_parameters())
+        wanted = {"q": q, "k": k, "v": v, **{name: part for name, part in names.items() if part.requires_grad}}
+        found = _slopes(total, list(wanted.values()), self.slope.to(total.dtype), keep=True)
+        zero = torch.zeros(())
+        grads = {
+            f"gradient of {name}": (zero.expand_as(part) if grad is None else grad)
+            for (name, part), grad in zip(wanted.items(), found, strict=True)
+        }
+        return {"output": out.detach(), **grads}
 
 
 class _Called(nn.Module):
@@ -174,6 +191,8 @@ def _seed(number: int) -> torch.Generator:
     return torch.Generator().manual_seed(number)
 
 
-def _slopes(total: Tensor, wanted: list[Tensor], weights: Tensor | None = None) -> list[Tensor | None]:
+def _slopes(
+    total: Tensor, wanted: list[Tensor], weights: Tensor | None = None, *, keep: bool = False
+) -> list[Tensor | None]:
     """Gradients; None where the result does not depend on a part."""
-    return list(torch.autograd.grad(total, wanted, weights, allow_unused=True))
+    return list(torch.autograd.grad(total, wanted, weights, allow_unused=True, retain_graph=keep))
