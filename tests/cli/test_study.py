@@ -67,6 +67,17 @@ def test_a_result_that_is_cut_in_half_is_named_and_the_others_are_left_alone(cli
     assert "1 of 2 trials are done, 1 to run" in cli(*ASKED, "--encodings", "NoPE", "T5").err
 
 
+def test_a_page_of_stored_results_writes_nothing_else(cli: Cli, tmp_path: Path) -> None:
+    cli(*ASKED, "--encodings", "NoPE", "T5", "--results", "stored")
+    shutil.rmtree(tmp_path / "runs")
+    (tmp_path / "study.html").unlink()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    called = cli(*ASKED, "--encodings", "NoPE", "T5", "--results", "stored", "--report", "page.html")
+    assert called.code == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}.keys() - before == {tmp_path / "page.html"}
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_search_keeps_its_settings_beside_the_results(cli: Cli, tmp_path: Path) -> None:
     called = cli(*ASKED, "--encodings", "NoPE", "--search")
     assert called.code == 0

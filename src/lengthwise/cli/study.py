@@ -77,15 +77,16 @@ class RunStudy:
             self.scale, self.tasks, self.encodings, self.seeds, stored.settings(), scratchpads=self.scratchpads
         )
         pick_device(self.device)
-        for folder in (self.runs, stored.folder):
-            check_folder(folder)
         check_file(self.report)
+        study = make(choice)
+        known = {} if self.search else stored.read(study.trials)
+        left = [trial for trial in study.trials if trial not in known]
+        if left:  # a page of stored results needs neither
+            for folder in (self.runs, stored.folder):
+                check_folder(folder)
         try:
             if self.search:
                 return self._search(choice, stored)
-            study = make(choice)
-            known = stored.read(study.trials)
-            left = [trial for trial in study.trials if trial not in known]
             print(f"{len(known)} of {len(study.trials)} trials are done, {len(left)} to run", file=sys.stderr)
             by_experiment = {trial.experiment: trial for trial in left}
             self._sweep(
