@@ -154,7 +154,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise StorageError(f"{path} can't be read ({error})") from error
     if not isinstance(data, dict):
-        raise StorageError(f"{path} holds no settings")
+        raise StorageError(f"{path} holds no JSON object")
     return cast("dict[str, Any]", data)
 
 
