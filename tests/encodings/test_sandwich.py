@@ -82,3 +82,19 @@ def test_shapes_and_fractions_pass_through() -> None:
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, int], message: str) -> None:
     with pytest.raises(lw.InvalidArgument, match=message):
         Sandwich(**settings)
+
+
+def test_it_is_exported_for_lengths_on_both_sides_of_where_the_table_begins() -> None:
+    class Biased(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoding = Sandwich(heads=2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            positions = Positions(torch.arange(x.shape[0]), torch.arange(x.shape[0]), aligned=True)
+            return self.encoding.logit_bias(positions).dense()
+
+    biased, length = Biased(), torch.export.Dim("length", min=2, max=1024)
+    program = torch.export.export(biased, (torch.zeros(9),), dynamic_shapes={"x": {0: length}}, strict=False).module()
+    for count in (9, 600):
+        torch.testing.assert_close(program(torch.zeros(count)), biased(torch.zeros(count)))

@@ -77,7 +77,7 @@ class Sandwich(nn.Module):
 
         With i - j = 64a + b each cosine is cos(64aθ) cos(bθ) - sin(64aθ) sin(bθ): a product of two small matrices.
         """
-        if distance.numel() <= 1024 or distance.is_floating_point() or not can_be_read(distance):
+        if distance.is_floating_point() or not can_be_read(distance) or distance.numel() <= 1024:
             return None
         first, last = (int(end) // 64 for end in distance.aminmax())
         if 32 * (last - first) > distance.numel():
