@@ -30,7 +30,7 @@ from lengthwise.tasks import SymbolTask, build_task, tasks
 
 @dataclass(kw_only=True)
 class Show:
-    """Show an encoding, an extension, a pattern, a task or a study: formula, parameters, source, picture."""
+    """Show an encoding, extension, pattern, task or study: formula, source, picture."""
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
     """A name from `lengthwise list`, a spec such as "rotary(base=500000)", or package.module:Class(size=3) of yours."""
