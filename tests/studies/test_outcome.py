@@ -288,7 +288,10 @@ def test_every_figure_of_the_page_can_be_drawn(tmp_path: Path) -> None:
         variant: {"T5": {5: [0.1], 6: [0.2]}, "ALiBi": {5: [0.2], 6: [0.3]}, "NoPE (another seed)": {5: [0.05]}}
         for variant in ("true", "authors")
     }
-    reach = {name: {"NoPE": [[0.5, 0.5], [0.7, 0.3]], "T5": [[1.0, 0.0]]} for name in ("Addition", "elsewhere")}
+    reach = {
+        name: {"NoPE": [[0.5, 0.5], [0.7, 0.3]], "T5": [[1.0, 0.0]], "FIRE": [[0.0, 1.0]]}
+        for name in ("Addition", "elsewhere")
+    }
     results = {trial: result(trial, PAST[trial.arm]) for trial in study.trials}
     page = write_study_page(findings(study, results, distances, reach), tmp_path / "page.html").read_text()
     data = json.loads(page.split('<script type="application/json" id="data">')[1].split("</script>")[0])

@@ -99,7 +99,7 @@ def findings(
         distances=distances,
         formats=formats(study, scores),
         looked_at=looked_at,
-        reach=reach.get(looked_at, {}),
+        reach={arm: seeds for arm, seeds in reach.get(looked_at, {}).items() if arm in study.arms},
     )
 
 
@@ -179,7 +179,7 @@ def write_study_page(found: Findings, path: Path, *, command: str | None = None)
         has_ranks="figure-ranks" in figures,
         variants=[variant for variant in ("true", "authors") if f"figure-attention-{variant}" in figures],
         format_tables=format_rows(found),
-        looked_at=found.looked_at,
+        looked_at=found.looked_at if found.reach else "",
         trained=f"{TRAINED:.0%}",
         command=command,
     )
@@ -328,13 +328,12 @@ def _bars(rows: list[dict[str, object]]) -> alt.LayerChart:
 
 def reach_figure(found: Findings) -> alt.LayerChart:
     """Shares of queries by the normalized distance of the key attended to most, an arm a line, mean over seeds."""
-    rows = [
-        {"arm": arm, "distance": (place + 0.5) / len(shares), "share": float(share)}
-        for arm, seeds in found.reach.items()
-        for shares in [np.mean(np.array(seeds), axis=0)]
-        for place, share in enumerate(shares)
-    ]
-    look, arms = styles(found.study.arms.values()), [arm for arm in found.reach if arm in found.study.arms]
+    rows: list[dict[str, object]] = []
+    for arm, seeds in found.reach.items():
+        shares = np.mean(np.array(seeds), axis=0)
+        for place, share in enumerate(shares):
+            rows.append({"arm": arm, "distance": (place + 0.5) / len(shares), "share": float(share)})
+    look, arms = styles(found.study.arms.values()), list(found.reach)
     colours = [look[found.study.arms[arm]].colour for arm in arms]
     colour = alt.Color("arm:N", scale=alt.Scale(domain=arms, range=colours), legend=alt.Legend(title=None))
     x = alt.X("distance:Q", title="attended distance / tokens seen", scale=alt.Scale(domain=[0, 1]))

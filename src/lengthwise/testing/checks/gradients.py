@@ -69,10 +69,6 @@ def _compare(
     """Backends against the reference in float32, given the same numbers."""
     probe = Probe(subject, encoding, kv_heads)
     for what, positions in asked.items():
-        if dtype == torch.float32:
-            allowed = 4 * output(dtype, positions.k_length)
-        else:  # what is summed is float32, what is kept is not
-            allowed = 2 * rounding(dtype, positions.k_length)
         given = _Given.of(probe, positions, dtype)
         expected = given.run("reference", torch.float32)
         for backend in (name for name in quick_backends() if (name, dtype) != ("reference", torch.float32)):
@@ -81,7 +77,22 @@ def _compare(
             except BackendRefused:
                 continue
             for name, value in expected.items():
+                allowed = _allowed(name, value, dtype, positions.k_length)
                 agree(found[name], value, allowed, f"{name} of {backend} in {str(dtype)[6:]}, {what}")
+
+
+def _allowed(name: str, value: Tensor, dtype: torch.dtype, length: int) -> float | Tensor:
+    """The error allowed of an output or a gradient, of each number relative to 1 + its size.
+
+    In a narrow dtype what is summed is float32 and what is kept is not: a gradient that is the rest of large terms is
+    off by roundings of them, of which the largest gradient beside it gives the size; a parameter's sums over all pairs.
+    """
+    if dtype == torch.float32:
+        return 4 * output(dtype, length)
+    times = 2 if name in ("output", "gradient of q", "gradient of k", "gradient of v") else 4
+    size = value.detach().abs()
+    largest = size.amax() if size.numel() else 0.0
+    return times * rounding(dtype, length) * (1 + largest) / (1 + size)
 
 
 @check(
