@@ -195,7 +195,7 @@ class Show:
             )
             for one in study.datasets
         ]
-        rows.append(("example", f"lengthwise study {self.name} --tasks reverse --seeds 1"))
+        rows.append(("example", f"lengthwise study {self.name} --seeds 1"))
         for name, text in rows:
             out.print(f"{name:<11}{text}", soft_wrap=True)
 

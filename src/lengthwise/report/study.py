@@ -89,7 +89,7 @@ def findings(
     }
     agreements = {category: agreement(study, scores, published, category) for category in CATEGORIES}
     reach = reach or {}
-    looked_at = next((name for name in LOOKED_AT if name in reach), "")
+    looked_at = next((name for name in LOOKED_AT if reach.get(name, {}).keys() & study.arms.keys()), "")
     return Findings(
         study=study,
         scores=scores,
@@ -179,7 +179,7 @@ def write_study_page(found: Findings, path: Path, *, command: str | None = None)
         has_ranks="figure-ranks" in figures,
         variants=[variant for variant in ("true", "authors") if f"figure-attention-{variant}" in figures],
         format_tables=format_rows(found),
-        looked_at=found.looked_at if found.reach else "",
+        looked_at=found.looked_at,
         trained=f"{TRAINED:.0%}",
         command=command,
     )
